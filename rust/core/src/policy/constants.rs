@@ -1,0 +1,81 @@
+//! Every tunable of the wait policies. "Series" is the 2013 kernel mail series on proportional back-off with automatic
+//! tuning (v4/v5); "v1" is its first version. A *unit* is one policy loop: the lock performs it as spin hints worth
+//! [`UNIT_NS`], the simulator as its preset's iteration time.
+
+/// Nanoseconds that one policy unit stands for in a real lock.
+///
+/// Reason: the series counts pause instructions, which cost about 10 cycles (some 4 ns) on its hardware; later processors
+/// made one pause up to 140 cycles, so a bare count would mean something else on every machine. Source: design, measured
+/// pause costs in `ARCHITECTURE.md`.
+pub const UNIT_NS: f64 = 4.0;
+
+/// Fraction bits of a [`Delay`](super::Delay). Source: the series (8 bits, one unit is 256).
+pub const DELAY_SHIFT: u32 = 8;
+
+/// One unit in fixed point.
+pub const DELAY_ONE: u32 = 1 << DELAY_SHIFT;
+
+/// Growth of a delay per unsuccessful poll, in 1/256 unit: 256/7 rounded down, about one seventh of a unit.
+/// Source: the series.
+pub const DELAY_GROWTH: u32 = DELAY_ONE / 7;
+
+/// An oversleep takes `max(delay / DELAY_DECAY_DIVISOR, 1 unit)` off the delay. Source: the series.
+pub const DELAY_DECAY_DIVISOR: u32 = 32;
+
+/// Smallest and first delay, in 1/256 unit. Source: the series.
+pub const DELAY_MIN: u32 = DELAY_ONE;
+
+/// Largest delay on bare metal, in units. Source: the series from v3 on (v1 and v2 had 1000).
+pub const CAP_NATIVE_UNITS: u32 = 16_000;
+
+/// Largest delay under a hypervisor, in units.
+///
+/// Reason: pause-loop exits already make the host step in when a guest spins; a long delay on top makes a descheduled
+/// waiter finish its loops after it runs again while the lock stays idle. Source: the series, patch 5.
+pub const CAP_GUEST_UNITS: u32 = 16;
+
+/// Largest delay that can be stored, in units: the table keeps 24 bits of fixed point, less one growth step.
+pub const CAP_STORABLE_UNITS: u32 = 65_000;
+
+/// Cap of the v1 rule, in units. Source: review thread of the series (v1 and v2 had 1000).
+pub const CAP_V1_UNITS: u32 = 1_000;
+
+/// Growth chance of `auto-v1:2`, in 1/8: one step up for every second failed poll, so that two failed polls balance the
+/// one step down that a success takes. Source: v1's graph legend ("2x").
+pub const V1_TWO_EIGHTHS: u32 = 4;
+
+/// Growth chance of `auto-v1:2.7`, in 1/8: 8/3 = 2.7 failed polls balance one success. Source: v1's graph legend ("2.7x").
+pub const V1_TWO_POINT_SEVEN_EIGHTHS: u32 = 3;
+
+/// Slots of a delay table. Source: the series, patch 4 (hash shift 6).
+pub const TABLE_SLOTS: usize = 1 << TABLE_SHIFT;
+
+/// log2 of [`TABLE_SLOTS`].
+pub const TABLE_SHIFT: u32 = 6;
+
+/// 64-bit words of one slot: decision word, identity word, counting word.
+pub const WORDS_PER_SLOT: usize = 3;
+
+/// Units that a waiter spends before it yields while everybody in line can be running: 4096 units are at least 16 us,
+/// several times a `sched_yield` (0.3-1 us) and of the order of a context switch with cold caches, so a running holder is
+/// practically never yielded to, and a preempted one costs at most this much of our slice. Source: design, section 5;
+/// measured sweep in `ARCHITECTURE.md`.
+pub const YIELD_AFTER_UNITS: u32 = 4_096;
+
+/// Units before a yield when the line (holder, waiters ahead, this waiter) is longer than the usable CPUs: somebody in it
+/// cannot be running, so the CPU is worth more to them. Not zero, so that the delay still spaces the polls.
+/// Source: measured sweep in `ARCHITECTURE.md`.
+pub const YIELD_AFTER_UNITS_CROWDED: u32 = 16;
+
+/// Units without any progress of the line before the waiter sleeps instead of yielding: the holder is then blocked or
+/// descheduled for long, and going on would burn a CPU for as long as that lasts. 2^18 units are 1 ms at 4 ns a unit, several
+/// scheduler ticks' worth of short holds. Source: design; measured in `ARCHITECTURE.md`.
+pub const PARK_AFTER_UNITS: u32 = 1 << 18;
+
+/// What one yield counts towards [`PARK_AFTER_UNITS`], in units: 250 units are 1 us, about one `sched_yield` with somebody
+/// else to run.
+pub const YIELD_COST_UNITS: u32 = 250;
+
+/// Length of such a sleep, in units (12,500 units of 4 ns are 50 us, the default timer slack of a Linux thread: a shorter
+/// sleep is not to be had). Strict tickets have no kick, so the sleep is bounded and repeated.
+pub const PARK_UNITS: u32 = 12_500;
