@@ -1,0 +1,16 @@
+//! The locks: real atomics driven by the policies.
+//!
+//! **When not to use a strict ticket lock.** Its order is absolute: a waiter whose turn has come gets the lock, running or
+//! not. With more threads than CPUs that waiter is often not running, and everybody behind it waits for the scheduler.
+//! Measured on 2 CPUs with 32 threads: a spinning ticket lock falls to thousands of operations a second with waits of
+//! seconds. The waiters here therefore yield and, when the line stands still, sleep, which keeps the lock usable; a lock
+//! that parks is still the better choice there.
+
+mod driver;
+mod memory;
+mod ticket;
+pub mod watch;
+
+pub use driver::{Event, Observer};
+pub use memory::{ThreadDelays, delays};
+pub use ticket::{Draw, NotLocked, Queued, TicketGuard, TicketLock, Tuning, Waited, next_lock_id};
