@@ -1,0 +1,196 @@
+"""Machine facts, live delays and native benchmarks, as plain dicts and lists. For the main interpreter."""
+
+from collections.abc import Callable
+from typing import Any, Literal, TypedDict, type_check_only
+
+__all__ = [
+    "bench_check",
+    "bench_locks",
+    "bench_order",
+    "bench_parse_lock",
+    "bench_round",
+    "delays",
+    "machine",
+    "set_delay_watch",
+]
+
+@type_check_only
+class _Hypervisor(TypedDict):
+    present: bool
+    vendor: str | None
+    signature: str | None
+    source: str
+
+@type_check_only
+class _Cpus(TypedDict):
+    online: int
+    affinity: int
+    # The control group's limit, in CPUs.
+    quota: float | None
+    # At least 1.
+    usable: int
+
+@type_check_only
+class _Build(TypedDict):
+    version: str
+    profile: str
+    target: str
+    rustc: str
+    debug_assertions: bool
+    features: list[str]
+    pyo3: str
+
+@type_check_only
+class _Machine(TypedDict):
+    hypervisor: _Hypervisor
+    # Largest delay, in policy units.
+    delay_cap: int
+    # One spin hint, in nanoseconds.
+    pause_ns: float
+    # Spin hints that make one policy unit (4 ns), at least 1.
+    spins_per_unit: int
+    # A guest cannot see whether its host turned them on.
+    pause_loop_exits: Literal["unknown"]
+    membarrier: str
+    cpus: _Cpus
+    build: _Build
+
+@type_check_only
+class _DelayEvent(TypedDict):
+    # Id of the lock.
+    lock: int
+    # Both in policy units.
+    delay: float
+    previous_max: float
+    # The thread that waited.
+    native_id: int
+    # Filename, line and qualified name, outermost first; the last one waited. At most 64.
+    traceback: list[tuple[str, int, str]]
+
+@type_check_only
+class _LockInfo(TypedDict):
+    # The identifier, N standing for the parameter.
+    pattern: str
+    family: Literal["ticket", "tas", "queue", "mutex"]
+    # Serves waiters in the order of their arrival.
+    fair: bool
+    # Waiters keep their CPU.
+    spins: bool
+    # What N may be, None where there is none.
+    parameter: str | None
+    # Whether this platform has it.
+    available: bool
+    try_lock: bool
+    timed: bool
+    # One line for humans.
+    about: str
+
+@type_check_only
+class _NamedLock(_LockInfo):
+    # The identifier in its one spelling.
+    id: str
+
+@type_check_only
+class _Switches(TypedDict):
+    voluntary: int
+    involuntary: int
+
+@type_check_only
+class _Waits(TypedDict):
+    # Lowest, highest and count of each bucket that is not empty, in nanoseconds.
+    histogram: list[tuple[int, int, int]]
+    max_ns: int
+    sum_ns: int
+    count: int
+
+@type_check_only
+class _RunLengths(TypedDict):
+    # Length and number of runs; long ones are grouped under the lowest length of their bucket.
+    histogram: list[tuple[int, int]]
+    longest: int
+    mean: float
+    runs: int
+
+@type_check_only
+class _Monopoly(TypedDict):
+    p50: int
+    max: int
+
+@type_check_only
+class _PairNs(TypedDict):
+    net: float
+    gross: float
+    loop: float
+
+@type_check_only
+class _RoundResult(TypedDict):
+    status: Literal["ok", "invalid", "partial"]
+    # Why the figures may not be used.
+    why: str | None
+    # From the first thread's start to the last one's end.
+    seconds: float
+    # Per thread.
+    acquisitions: list[int]
+    # Per thread; None where the system does not say.
+    cpu_s: list[float] | None
+    process_cpu_s: float
+    steal_s: float
+    context_switches: _Switches
+    # Mode "waits".
+    wait: _Waits | None
+    run_length: _RunLengths | None
+    overtakes: int | None
+    # Acquisitions among which the overtakes were counted.
+    overtakes_examined: int | None
+    monopoly_ns: _Monopoly | None
+    # Preset "uncontended".
+    pair_ns: _PairNs | None
+    # Preset "fairness".
+    cycles: int | None
+    cycles_unit: Literal["tsc", "ns"]
+    # Figures of one preset only.
+    extra: dict[str, float | list[float]]
+
+def machine() -> _Machine:
+    """What decides how a lock behaves here, and how this library was built. The first call calibrates the pause (some ms)."""
+
+def delays() -> list[tuple[int, int, int, int, float, int, int]]:
+    """The tuned delays of all live threads of this process, read while they run.
+
+    One tuple each: (native_id, lock, generation, slot, delay, hits, collisions), the delay in policy units. A delay that a
+    thread shares among its locks has slot -1 and lock 0.
+    """
+
+def set_delay_watch(callback: Callable[[_DelayEvent], object] | None, /) -> None:
+    """Call `callback` for every delay that outgrew 4/3 of the largest that its thread had reported; None switches off.
+
+    It runs in the thread that waited, after its release, with no lock held. What it raises goes to `sys.unraisablehook`;
+    what it waits for itself is not reported. Only waits of `TicketLock` objects are.
+
+    Raises TypeError for what is no callable.
+    """
+
+def bench_locks() -> list[_LockInfo]:
+    """Every lock that can be named, also those that this platform lacks."""
+
+def bench_parse_lock(lock: str, /) -> _NamedLock:
+    """What is known of a lock. Raises ValueError, naming what is accepted, for an unknown one."""
+
+def bench_order(seed: int, cells: int, rounds: int, /) -> list[list[int]]:
+    """A random permutation of the cells for every round; the same for the same seed (0 to 2**64 - 1)."""
+
+def bench_round(spec: dict[str, Any], /) -> _RoundResult:
+    """Run one round of one cell on native threads, detached from the interpreter.
+
+    `spec`: preset, lock, threads, hold_ns, think_ns, seconds, iterations, lock_count, cpus, mode, seed, cap, emulated_cpus,
+    line. The first two must be there.
+
+    Signals are handled every 50 ms; one whose handler raises (KeyboardInterrupt) ends the round, and what it raised is
+    raised here. Raises ValueError or TypeError for a round that cannot be run as asked, RuntimeError when it broke off.
+    """
+
+def bench_check(lock: str, threads: int, iterations: int, /) -> None:
+    """Check that a lock excludes: `threads` threads take it `iterations` times together.
+
+    Raises RuntimeError, saying what is wrong with the lock; ValueError for a lock or a number of threads that is not there.
+    """

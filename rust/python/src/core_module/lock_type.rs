@@ -1,0 +1,429 @@
+//! The `TicketLock` type: slots and fast-call methods over [`State`](super::object::State).
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr;
+
+use pyo3::ffi::{self, PyMethodDefPointer, PyObject};
+use ticketlock::Draw;
+
+use super::object::{BASIC_SIZE, State, WEAK_LIST, fill, state, state_pointer};
+use super::values::{backoff, boolean, is_name, name_of, none, raise, text};
+use super::{callback_of, watch};
+use crate::attach;
+
+/// Tables that the interpreter reads for as long as the library is loaded, and never writes.
+struct Table<T>(T);
+// SAFETY: only read, see above.
+unsafe impl<T> Sync for Table<T> {}
+
+const DOC: &CStr = c"TicketLock(backoff='auto')
+--
+
+A strict ticket lock: threads get it in the order in which they asked for it.
+
+backoff names how a waiter spaces its looks at the lock: 'none', 'proportional:N'
+(or just the int N), 'proportional-v1:N', 'auto', 'auto-shared', 'auto-v1:2' or
+'auto-v1:2.7'.
+
+Good where every contending thread has a CPU of its own. With more threads than
+CPUs the next in line is often not running, and everybody behind it waits for the
+scheduler: use a lock that parks there.
+
+Waiting cannot be interrupted: a signal's handler (Ctrl-C) runs once the lock is
+granted. A thread that acquires a lock it holds waits for ever. A lock that others
+wait for at a fork keeps their tickets in the child, where nobody will serve them:
+call _at_fork_reinit() there.";
+
+const ACQUIRE: &CStr = c"acquire($self, /, blocking=True)
+--
+
+Take the lock and return True.
+
+With a false argument, return False at once if the lock is held. There is no
+timeout: a ticket, once drawn, cannot be given back.";
+const ACQUIRE_LOCK: &CStr = c"acquire_lock($self, /, blocking=True)
+--
+
+The same as acquire().";
+const RELEASE: &CStr = c"release($self, /)
+--
+
+Let the next in line in. Any thread may release a held lock.
+
+Raises RuntimeError if the lock is not held.";
+const RELEASE_LOCK: &CStr = c"release_lock($self, /)
+--
+
+The same as release().";
+const LOCKED: &CStr = c"locked($self, /)
+--
+
+Return whether the lock is held, by whichever thread.";
+const LOCKED_LOCK: &CStr = c"locked_lock($self, /)
+--
+
+The same as locked().";
+const ENTER: &CStr = c"__enter__($self, /)
+--
+
+Take the lock and return True.";
+const EXIT: &CStr = c"__exit__($self, /, *exc_info)
+--
+
+Release the lock.";
+const REINIT: &CStr = c"_at_fork_reinit($self, /)
+--
+
+Make the lock unlocked again, in a forked child or while nobody uses it.
+
+The lock keeps its id and its count of acquisitions, but not the delays learnt.";
+
+const fn no_arguments(name: &CStr, call: ffi::PyCFunction, doc: &CStr) -> ffi::PyMethodDef {
+    ffi::PyMethodDef {
+        ml_name: name.as_ptr(),
+        ml_meth: PyMethodDefPointer { PyCFunction: call },
+        ml_flags: ffi::METH_NOARGS,
+        ml_doc: doc.as_ptr(),
+    }
+}
+
+const fn keywords(name: &CStr, call: ffi::PyCFunctionFastWithKeywords, doc: &CStr) -> ffi::PyMethodDef {
+    ffi::PyMethodDef {
+        ml_name: name.as_ptr(),
+        ml_meth: PyMethodDefPointer { PyCFunctionFastWithKeywords: call },
+        ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+        ml_doc: doc.as_ptr(),
+    }
+}
+
+static METHODS: Table<[ffi::PyMethodDef; 10]> = Table([
+    keywords(c"acquire", acquire, ACQUIRE),
+    no_arguments(c"release", release, RELEASE),
+    no_arguments(c"locked", locked, LOCKED),
+    no_arguments(c"__enter__", enter, ENTER),
+    // Fast call: a `*args` signature would build a tuple for every `with`, and `__exit__()` must work without arguments.
+    ffi::PyMethodDef {
+        ml_name: c"__exit__".as_ptr(),
+        ml_meth: PyMethodDefPointer { PyCFunctionFast: exit },
+        ml_flags: ffi::METH_FASTCALL,
+        ml_doc: EXIT.as_ptr(),
+    },
+    keywords(c"acquire_lock", acquire, ACQUIRE_LOCK),
+    no_arguments(c"release_lock", release, RELEASE_LOCK),
+    no_arguments(c"locked_lock", locked, LOCKED_LOCK),
+    no_arguments(c"_at_fork_reinit", at_fork_reinit, REINIT),
+    ffi::PyMethodDef::zeroed(),
+]);
+
+const fn getter(name: &CStr, get: ffi::getter, doc: &CStr) -> ffi::PyGetSetDef {
+    ffi::PyGetSetDef { name: name.as_ptr(), get: Some(get), set: None, doc: doc.as_ptr(), closure: ptr::null_mut() }
+}
+
+static ATTRIBUTES: Table<[ffi::PyGetSetDef; 4]> = Table([
+    getter(c"backoff", get_backoff, c"How a waiter spaces its looks at the lock, by name."),
+    getter(c"id", get_id, c"Number of this lock, unique in the process and never used again."),
+    getter(c"acquisitions", get_acquisitions, c"How often the lock was taken; exact."),
+    ffi::PyGetSetDef { name: ptr::null(), get: None, set: None, doc: ptr::null(), closure: ptr::null_mut() },
+]);
+
+static MEMBERS: Table<[ffi::PyMemberDef; 2]> = Table([
+    ffi::PyMemberDef {
+        name: c"__weaklistoffset__".as_ptr(),
+        type_code: ffi::Py_T_PYSSIZET,
+        offset: WEAK_LIST.0,
+        flags: WEAK_LIST.1,
+        doc: ptr::null(),
+    },
+    ffi::PyMemberDef { name: ptr::null(), type_code: 0, offset: 0, flags: 0, doc: ptr::null() },
+]);
+
+fn slot(slot: c_int, pointer: *const c_void) -> ffi::PyType_Slot {
+    ffi::PyType_Slot { slot, pfunc: pointer.cast_mut() }
+}
+
+/// A new `TicketLock` type for a module, or null with an exception set.
+///
+/// # Safety
+/// Attached; `module` is our module, being executed.
+pub(super) unsafe fn new_type(module: *mut PyObject) -> *mut PyObject {
+    let mut slots = [
+        slot(ffi::Py_tp_doc, DOC.as_ptr().cast()),
+        slot(ffi::Py_tp_new, new as ffi::newfunc as *const c_void),
+        slot(ffi::Py_tp_dealloc, dealloc as ffi::destructor as *const c_void),
+        slot(ffi::Py_tp_traverse, traverse as ffi::traverseproc as *const c_void),
+        slot(ffi::Py_tp_repr, repr as ffi::reprfunc as *const c_void),
+        slot(ffi::Py_tp_methods, METHODS.0.as_ptr().cast()),
+        slot(ffi::Py_tp_getset, ATTRIBUTES.0.as_ptr().cast()),
+        slot(ffi::Py_tp_members, MEMBERS.0.as_ptr().cast()),
+        slot(0, ptr::null()),
+    ];
+    // No BASETYPE: the type is final, as threading.Lock is.
+    let flags = ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_HAVE_GC | ffi::Py_TPFLAGS_IMMUTABLETYPE;
+    let mut spec = ffi::PyType_Spec {
+        name: c"ticketlock.TicketLock".as_ptr(),
+        basicsize: BASIC_SIZE,
+        itemsize: 0,
+        flags: flags as core::ffi::c_uint,
+        slots: slots.as_mut_ptr(),
+    };
+    // SAFETY: the specification is complete; what it points to beyond this call is static.
+    unsafe { ffi::PyType_FromModuleAndSpec(module, &raw mut spec, ptr::null_mut()) }
+}
+
+unsafe extern "C" fn new(class: *mut ffi::PyTypeObject, args: *mut PyObject, keywords: *mut PyObject) -> *mut PyObject {
+    let mut name: *mut PyObject = ptr::null_mut();
+    let mut names = [c"backoff".as_ptr().cast_mut(), ptr::null_mut::<c_char>()];
+    // SAFETY: attached; the names end with null, and the format has one object.
+    unsafe {
+        let format = c"|O:TicketLock".as_ptr();
+        if ffi::PyArg_ParseTupleAndKeywords(args, keywords, format, names.as_mut_ptr().cast(), &raw mut name) == 0 {
+            return ptr::null_mut();
+        }
+        let rule = if name.is_null() {
+            ticketlock::Backoff::Auto
+        } else {
+            match backoff(name) {
+                Some(rule) => rule,
+                None => return ptr::null_mut(),
+            }
+        };
+        let object = ffi::PyType_GenericAlloc(class, 0);
+        if !object.is_null() {
+            // The collector may already see the object, but our traverse function does not look into the state.
+            fill(object, State::new(rule));
+        }
+        object
+    }
+}
+
+unsafe extern "C" fn dealloc(object: *mut PyObject) {
+    // SAFETY: the last reference is gone, so nobody else has the object. A heap type's instance holds its type.
+    unsafe {
+        ffi::PyObject_GC_UnTrack(object.cast());
+        if state(object).has_weak_references() {
+            ffi::PyObject_ClearWeakRefs(object);
+        }
+        let class = ffi::Py_TYPE(object);
+        state_pointer(object).drop_in_place();
+        ffi::PyObject_GC_Del(object.cast());
+        ffi::Py_DECREF(class.cast());
+    }
+}
+
+unsafe extern "C" fn traverse(object: *mut PyObject, visit: ffi::visitproc, argument: *mut c_void) -> c_int {
+    // SAFETY: the collector's own function and argument; the type is all that an instance refers to.
+    unsafe { visit(ffi::Py_TYPE(object).cast(), argument) }
+}
+
+unsafe extern "C" fn repr(object: *mut PyObject) -> *mut PyObject {
+    // SAFETY: `object` is ours.
+    unsafe {
+        let state = state(object);
+        let locked = if state.lock.is_locked() { "locked" } else { "unlocked" };
+        text(&format!("<{locked} ticketlock.TicketLock object backoff={} at {object:p}>", state.tuning.backoff))
+    }
+}
+
+/// Takes the lock, waiting if it must.
+///
+/// # Safety
+/// Attached; `object` is ours.
+#[inline]
+unsafe fn take(object: *mut PyObject) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let state = state(object);
+        if let Draw::Wait(queued) = state.lock.draw() {
+            wait(object, queued);
+        }
+        state.count();
+    }
+}
+
+/// Waits for a drawn ticket, detached, and leaves a report for the release if the delay outgrew all before.
+#[cold]
+#[inline(never)]
+unsafe fn wait(object: *mut PyObject, queued: ticketlock::Queued) {
+    // SAFETY: attached; the caller's reference keeps `object` alive; the wait uses nothing of the interpreter.
+    unsafe {
+        let state = state(object);
+        let waited = attach::detached(|| state.lock.wait(queued, &state.tuning, state.key()));
+        if let Some(report) = waited.watch {
+            if let Some(pending) = watch::capture(report, callback_of(object)) {
+                state.put_pending(pending);
+            }
+        }
+    }
+}
+
+/// Releases the lock, if it is held; says whether it was.
+///
+/// # Safety
+/// Attached; `object` is ours.
+#[inline]
+unsafe fn give(object: *mut PyObject) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let state = state(object);
+        if state.has_pending() {
+            return give_and_deliver(object);
+        }
+        unlock(state)
+    }
+}
+
+/// With a GIL every checked release runs under it, so looking and then storing is exact, and cheaper.
+#[cfg(not(Py_GIL_DISABLED))]
+#[inline]
+fn unlock(state: &State) -> bool {
+    let held = state.lock.is_locked();
+    if held {
+        // SAFETY: the lock is held, and Python lets any thread release it on the holder's behalf.
+        unsafe { state.lock.raw_unlock() };
+    }
+    held
+}
+
+/// Without one, two threads may release at once: exactly one of them must fail.
+#[cfg(Py_GIL_DISABLED)]
+#[inline]
+fn unlock(state: &State) -> bool {
+    state.lock.checked_unlock().is_ok()
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn give_and_deliver(object: *mut PyObject) -> bool {
+    // SAFETY: as in `give`; a method is called without an exception set.
+    unsafe {
+        let state = state(object);
+        let pending = state.take_pending();
+        let held = unlock(state);
+        if let Some(pending) = pending {
+            watch::deliver(&pending, callback_of(object));
+        }
+        held
+    }
+}
+
+unsafe extern "C" fn acquire(
+    object: *mut PyObject,
+    args: *const *mut PyObject,
+    count: ffi::Py_ssize_t,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: the interpreter's calling convention: `count` positional arguments, then those that `names` names.
+    unsafe {
+        if count != 0 || !names.is_null() {
+            match blocking(args, count, names) {
+                None => return ptr::null_mut(),
+                Some(true) => {}
+                Some(false) => {
+                    let state = state(object);
+                    let taken = state.lock.raw_try_lock();
+                    if taken {
+                        state.count();
+                    }
+                    return boolean(taken);
+                }
+            }
+        }
+        take(object);
+        boolean(true)
+    }
+}
+
+/// The argument of `acquire`, or `None` with `TypeError` set.
+unsafe fn blocking(args: *const *mut PyObject, count: ffi::Py_ssize_t, names: *mut PyObject) -> Option<bool> {
+    // SAFETY: as in `acquire`.
+    unsafe {
+        let named = if names.is_null() { 0 } else { ffi::PyTuple_Size(names) };
+        let mut value = if count > 0 { *args } else { ptr::null_mut() };
+        for at in 0..named {
+            let name = ffi::PyTuple_GetItem(names, at);
+            if is_name(name, c"timeout") {
+                return no_timeout();
+            }
+            if !is_name(name, c"blocking") {
+                let message = format!("acquire() got an unexpected keyword argument {}", name_of(name));
+                raise(ffi::PyExc_TypeError, &message);
+                return None;
+            }
+            if !value.is_null() {
+                raise(ffi::PyExc_TypeError, "acquire() got multiple values for argument 'blocking'");
+                return None;
+            }
+            value = *args.offset(count + at);
+        }
+        match count {
+            0 | 1 => {}
+            2 => return no_timeout(),
+            _ => {
+                raise(ffi::PyExc_TypeError, &format!("acquire() takes at most 1 argument ({count} given)"));
+                return None;
+            }
+        }
+        match ffi::PyObject_IsTrue(value) {
+            -1 => None,
+            truth => Some(truth != 0),
+        }
+    }
+}
+
+unsafe fn no_timeout() -> Option<bool> {
+    // SAFETY: attached, as the caller is.
+    unsafe {
+        raise(
+            ffi::PyExc_TypeError,
+            "acquire() of a TicketLock takes no timeout: a ticket, once drawn, cannot be given back, and those behind it \
+             would wait for ever; timed acquisition belongs to Lock",
+        );
+    }
+    None
+}
+
+unsafe extern "C" fn release(object: *mut PyObject, _unused: *mut PyObject) -> *mut PyObject {
+    // SAFETY: `object` is ours.
+    unsafe { if give(object) { none() } else { raise(ffi::PyExc_RuntimeError, "release unlocked lock") } }
+}
+
+unsafe extern "C" fn enter(object: *mut PyObject, _unused: *mut PyObject) -> *mut PyObject {
+    // SAFETY: `object` is ours.
+    unsafe {
+        take(object);
+        boolean(true)
+    }
+}
+
+unsafe extern "C" fn exit(object: *mut PyObject, _args: *mut *mut PyObject, _count: ffi::Py_ssize_t) -> *mut PyObject {
+    // SAFETY: as in `release`.
+    unsafe { release(object, ptr::null_mut()) }
+}
+
+unsafe extern "C" fn locked(object: *mut PyObject, _unused: *mut PyObject) -> *mut PyObject {
+    // SAFETY: `object` is ours.
+    unsafe { boolean(state(object).lock.is_locked()) }
+}
+
+unsafe extern "C" fn at_fork_reinit(object: *mut PyObject, _unused: *mut PyObject) -> *mut PyObject {
+    // SAFETY: `object` is ours; that nobody uses it is the method's documented condition.
+    unsafe {
+        state(object).reset();
+        none()
+    }
+}
+
+unsafe extern "C" fn get_backoff(object: *mut PyObject, _closure: *mut c_void) -> *mut PyObject {
+    // SAFETY: `object` is ours.
+    unsafe { text(&state(object).tuning.backoff.to_string()) }
+}
+
+unsafe extern "C" fn get_id(object: *mut PyObject, _closure: *mut c_void) -> *mut PyObject {
+    // SAFETY: `object` is ours.
+    unsafe { ffi::PyLong_FromUnsignedLongLong(state(object).id) }
+}
+
+unsafe extern "C" fn get_acquisitions(object: *mut PyObject, _closure: *mut c_void) -> *mut PyObject {
+    // SAFETY: `object` is ours.
+    unsafe { ffi::PyLong_FromUnsignedLongLong(state(object).acquisitions()) }
+}

@@ -1,0 +1,192 @@
+//! Small bridges between Python values and Rust ones.
+
+use core::ffi::CStr;
+use core::ptr;
+
+use pyo3::ffi;
+use ticketlock::Backoff;
+
+/// First version of the interpreter whose constants need no reference counts, as `Py_Version` spells it.
+#[cfg(not(Py_3_12))]
+const IMMORTAL_SINCE: core::ffi::c_ulong = 0x030C_0000;
+
+/// A reference to `None`, `True` or `False` to return.
+///
+/// # Safety
+/// Attached; `constant` is one of these.
+#[inline]
+unsafe fn constant(constant: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // A build for 3.11 also runs on later versions, where writing the count of an object that interpreters share would
+    // only cost. On 3.11 itself the stable interface's own header counts in place, as here.
+    #[cfg(not(Py_3_12))]
+    // SAFETY: the caller's promise.
+    unsafe {
+        if ffi::Py_Version < IMMORTAL_SINCE {
+            (*constant).ob_refcnt += 1;
+        }
+    }
+    constant
+}
+
+/// `None`, to return.
+///
+/// # Safety
+/// Attached.
+#[inline]
+pub(super) unsafe fn none() -> *mut ffi::PyObject {
+    // SAFETY: the caller's promise.
+    unsafe { constant(ffi::Py_None()) }
+}
+
+/// `True` or `False`, to return.
+///
+/// # Safety
+/// Attached.
+#[inline]
+pub(super) unsafe fn boolean(value: bool) -> *mut ffi::PyObject {
+    // SAFETY: the caller's promise.
+    unsafe { constant(if value { ffi::Py_True() } else { ffi::Py_False() }) }
+}
+
+/// A new `str`, or null with an exception set.
+///
+/// # Safety
+/// Attached.
+pub(super) unsafe fn text(value: &str) -> *mut ffi::PyObject {
+    // SAFETY: pointer and length of a live `str`.
+    unsafe { ffi::PyUnicode_FromStringAndSize(value.as_ptr().cast(), value.len() as ffi::Py_ssize_t) }
+}
+
+/// Sets an exception and returns null.
+///
+/// # Safety
+/// Attached; `exception` is an exception type.
+#[cold]
+pub(super) unsafe fn raise(exception: *mut ffi::PyObject, message: &str) -> *mut ffi::PyObject {
+    // SAFETY: the caller's promise; a failed allocation has set its own exception.
+    unsafe {
+        let message = text(message);
+        if !message.is_null() {
+            ffi::PyErr_SetObject(exception, message);
+            ffi::Py_DECREF(message);
+        }
+    }
+    ptr::null_mut()
+}
+
+/// `repr(object)` for a message; the type's name where that fails.
+///
+/// # Safety
+/// Attached; `object` is alive.
+unsafe fn shown(object: *mut ffi::PyObject) -> String {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let repr = ffi::PyObject_Repr(object);
+        let shown = owned_text(repr);
+        shown.unwrap_or_else(|| {
+            ffi::PyErr_Clear();
+            "that value".into()
+        })
+    }
+}
+
+/// The text of a `str`, whose reference is taken over. `None` (with an exception set) if it is null or not UTF-8.
+///
+/// # Safety
+/// Attached; `object` is null or alive.
+pub(super) unsafe fn owned_text(object: *mut ffi::PyObject) -> Option<String> {
+    if object.is_null() {
+        return None;
+    }
+    // SAFETY: `object` is alive until the `DECREF`, and what it lends is copied before.
+    unsafe {
+        let text = borrowed_text(object);
+        ffi::Py_DECREF(object);
+        text
+    }
+}
+
+/// As [`owned_text`], leaving the reference alone.
+///
+/// # Safety
+/// Attached; `object` is alive.
+unsafe fn borrowed_text(object: *mut ffi::PyObject) -> Option<String> {
+    let mut length: ffi::Py_ssize_t = 0;
+    // SAFETY: the buffer belongs to `object`, which lives, and has the length reported.
+    unsafe {
+        let bytes = ffi::PyUnicode_AsUTF8AndSize(object, &raw mut length);
+        if bytes.is_null() {
+            return None;
+        }
+        let bytes = core::slice::from_raw_parts(bytes.cast::<u8>(), length as usize);
+        Some(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+/// The back-off rule that a `backoff` argument names, or `None` with `ValueError` or `TypeError` set.
+///
+/// # Safety
+/// Attached; `object` is alive.
+pub(super) unsafe fn backoff(object: *mut ffi::PyObject) -> Option<Backoff> {
+    let accepted =
+        format!("{}; an int N from 1 to {} means proportional:N", ticketlock::policy::UnknownBackoff, Backoff::MAX_FACTOR);
+    // SAFETY: the caller's promise.
+    unsafe {
+        if ffi::PyUnicode_Check(object) != 0 {
+            if let Some(Ok(rule)) = borrowed_text(object).map(|name| name.parse()) {
+                return Some(rule);
+            }
+            ffi::PyErr_Clear(); // a lone surrogate is no name either
+        } else if ffi::PyLong_Check(object) != 0 && ffi::PyBool_Check(object) == 0 {
+            let mut overflow = 0;
+            let factor = ffi::PyLong_AsLongAndOverflow(object, &raw mut overflow);
+            if factor == -1 && !ffi::PyErr_Occurred().is_null() {
+                return None;
+            }
+            match u32::try_from(factor) {
+                Ok(factor) if overflow == 0 && (1..=Backoff::MAX_FACTOR).contains(&factor) => {
+                    return Some(Backoff::Proportional(factor));
+                }
+                _ => {}
+            }
+        } else {
+            let message = format!("backoff must be a str or an int, not {}: {accepted}", type_name(object));
+            raise(ffi::PyExc_TypeError, &message);
+            return None;
+        }
+        raise(ffi::PyExc_ValueError, &format!("backoff={} is not accepted: {accepted}", shown(object)));
+        None
+    }
+}
+
+/// Name of an object's type.
+///
+/// # Safety
+/// Attached; `object` is alive.
+unsafe fn type_name(object: *mut ffi::PyObject) -> String {
+    // SAFETY: the caller's promise.
+    unsafe {
+        owned_text(ffi::PyType_GetName(ffi::Py_TYPE(object))).unwrap_or_else(|| {
+            ffi::PyErr_Clear();
+            "that type".into()
+        })
+    }
+}
+
+/// Whether a keyword's name is `expected`.
+///
+/// # Safety
+/// Attached; `name` is a `str`.
+pub(super) unsafe fn is_name(name: *mut ffi::PyObject, expected: &CStr) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { ffi::PyUnicode_CompareWithASCIIString(name, expected.as_ptr()) == 0 }
+}
+
+/// A keyword's name, for a message.
+///
+/// # Safety
+/// Attached; `name` is a `str`.
+pub(super) unsafe fn name_of(name: *mut ffi::PyObject) -> String {
+    // SAFETY: the caller's promise.
+    unsafe { shown(name) }
+}
