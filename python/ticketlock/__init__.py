@@ -1,0 +1,46 @@
+"""Fair locks for Python that report on themselves.
+
+Importing this package loads the locks and nothing else. `machine`, `delays`, `on_delay_watch` and `bench` are loaded on
+first use.
+"""
+
+from ._core import TicketLock, __version__
+
+__all__ = [
+    "DelayEvent",
+    "DelayRow",
+    "Machine",
+    "TicketLock",
+    "__version__",
+    "bench",
+    "delays",
+    "machine",
+    "on_delay_watch",
+]
+
+_HOME = {
+    "DelayEvent": "_observe",
+    "DelayRow": "_observe",
+    "Machine": "_observe",
+    "delays": "_observe",
+    "machine": "_observe",
+    "on_delay_watch": "_observe",
+    "bench": None,
+}
+
+
+def __getattr__(name):
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    home = _HOME[name]
+    value = import_module(f"{__name__}.{home or name}")
+    if home is not None:
+        value = getattr(value, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,180 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import textwrap
+from typing import TYPE_CHECKING, NoReturn
+
+from ticketlock.bench.presets import DEFAULT, PHANTOM_LINE, PRESETS
+from ticketlock.bench.topology import PIN_POLICIES
+
+from .output import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from _typeshed import SupportsWrite
+
+EXIT_CODES = "exit codes: 0 ok, 1 failed, 2 wrong usage, 130 interrupted, 141 the reader of the output went away, 143 terminated"
+
+ENVIRONMENT = """\
+environment:
+  TICKETLOCK_HYPERVISOR=auto|none|present   what the delay cap assumes
+  TICKETLOCK_DELAY_CAP=N                    largest tuned delay, in units
+  TICKETLOCK_CPUS=N                         usable CPUs that the locks assume
+  NO_COLOR, FORCE_COLOR                     colour off or on (--color goes first)
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that reports mistakes as `UsageError`, so that there is one way out."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of exiting."""
+        raise UsageError(message)
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        """Help and version. The standard one swallows the error of a reader that is gone."""
+        if message:
+            (file or sys.stderr).write(message)
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line."""
+    return _parser().parse_args(_joined(argv))
+
+
+def _joined(argv: Sequence[str]) -> list[str]:
+    """`--hold -5us` as `--hold=-5us`: a negative value is a wrong value, not another option."""
+    joined: list[str] = []
+    for word in argv:
+        if joined and re.fullmatch(r"--[a-z-]+", joined[-1]) and re.match(r"-[\d.]", word):
+            joined[-1] += "=" + word
+        else:
+            joined.append(word)
+    return joined
+
+
+def _parser() -> Parser:
+    from ticketlock import __version__
+
+    parser = Parser(
+        prog="ticketlock",
+        description="Fair locks: what this machine is, and how locks behave on it.",
+        epilog=_epilog("ticketlock info\n  ticketlock bench\n  ticketlock bench semaphore --threads 1,2,4 --live", ENVIRONMENT),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"ticketlock {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    _info(commands)
+    _bench(commands)
+    return parser
+
+
+def _epilog(examples: str, *more: str) -> str:
+    return "\n".join([f"examples:\n  {examples}\n", *more, EXIT_CODES])
+
+
+def _terminal_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("output on terminals")
+    group.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="colour (default: auto, on a terminal unless NO_COLOR is set)",
+    )
+    group.add_argument("--ascii", action="store_true", help="draw with ASCII only (default: as the stream's encoding allows)")
+
+
+def _info(commands: argparse._SubParsersAction[Parser]) -> None:
+    info = commands.add_parser(
+        "info",
+        help="describe this machine: hypervisor, delay cap, pause cost, usable CPUs",
+        description="Describe this machine as the locks see it.",
+        epilog=_epilog("ticketlock info\n  ticketlock info --json\n  TICKETLOCK_HYPERVISOR=none ticketlock info", ENVIRONMENT),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    info.add_argument("--json", action="store_true", help="strict JSON (schema ticketlock.info/1)")
+    _terminal_options(info)
+
+
+def _bench(commands: argparse._SubParsersAction[Parser]) -> None:
+    presets = "\n".join(f"  {preset.name:12} {preset.summary}" for preset in PRESETS.values())
+    bench = commands.add_parser(
+        "bench",
+        help="measure locks against each other on this machine",
+        description=f"Measure locks against each other on real threads of this machine.\n\npresets:\n{presets}\n"
+        f"  {'list':12} show presets with their defaults, and all lock identifiers\n\n"
+        + textwrap.fill(
+            "Cells run interleaved in random order, round by round. Rounds that measure throughput time nothing else; every "
+            "second one is followed by a round that times every wait. An invalid round is run again up to twice; a cell with "
+            "less than half of its rounds valid is invalid. Ratios are medians of per-round ratios. The first Ctrl-C ends the "
+            "round and prints what is valid, the second leaves at once.",
+            100,
+        ),
+        epilog=_epilog(
+            "ticketlock bench\n"
+            "  ticketlock bench semaphore --threads 1-4 --locks auto,ticket,std --live\n"
+            "  ticketlock bench uncontended --json -o pairs.json\n"
+            "  ticketlock bench fairness --iterations 10000000\n"
+            "  ticketlock bench phantom --cap 16,native --line 40",
+            ENVIRONMENT,
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    bench.add_argument(
+        "preset",
+        nargs="?",
+        default=DEFAULT,
+        choices=(*PRESETS, "list"),
+        metavar="PRESET",
+        help=f"what to measure: {', '.join(PRESETS)} or list (default: {DEFAULT})",
+    )
+    _load_options(bench)
+    _round_options(bench)
+    _result_options(bench)
+    _terminal_options(bench)
+
+
+def _load_options(bench: argparse.ArgumentParser) -> None:
+    load = bench.add_argument_group("load")
+    load.add_argument("--locks", metavar="L,...", help="lock identifiers, separated by commas (see: ticketlock bench list)")
+    load.add_argument("--threads", metavar="N", help="thread counts: 4, 1,2,4 or 1-8")
+    load.add_argument("--hold", metavar="T", help="time in the section: N[ns|us|ms|s], a bare number is ns")
+    load.add_argument("--think", metavar="T", help="time outside the section")
+    load.add_argument("--lock-count", metavar="N", help="number of locks that the threads use")
+    load.add_argument("--pin", metavar="P", help=f"where threads run: {', '.join(PIN_POLICIES)} (default: spread while they fit)")
+    load.add_argument(
+        "--cap", metavar="U,...", help="delay caps of auto locks in units, or native, or machine; several make several cells"
+    )
+    load.add_argument("--line", metavar="N", help=f"phantom: tickets ahead of the waiter (default: {PHANTOM_LINE})")
+
+
+def _round_options(bench: argparse.ArgumentParser) -> None:
+    rounds = bench.add_argument_group("rounds")
+    rounds.add_argument("--seconds", metavar="S", help="longest time of a round in seconds (or 500ms)")
+    rounds.add_argument("--iterations", metavar="N", help="end a round after so many acquisitions of all threads")
+    rounds.add_argument("--rounds", metavar="N", help="rounds of every cell")
+    rounds.add_argument("--seed", metavar="N", help="seed of the order of cells (default: random; always printed)")
+
+
+def _result_options(bench: argparse.ArgumentParser) -> None:
+    result = bench.add_argument_group("results and progress")
+    formats = result.add_mutually_exclusive_group()
+    formats.add_argument("--json", action="store_true", help="strict JSON with every raw value (schema ticketlock.bench/1)")
+    formats.add_argument("--csv", action="store_true", help="CSV, one line a cell")
+    result.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="also write the results to FILE, whole or not at all: CSV with --csv or a name in .csv, else JSON",
+    )
+    display = result.add_mutually_exclusive_group()
+    display.add_argument("--live", action="store_true", help="show the delay tables moving while the rounds run (on stderr)")
+    display.add_argument("--no-progress", action="store_true", help="no progress line on stderr")
