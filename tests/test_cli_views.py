@@ -242,3 +242,12 @@ def test_the_feed_keeps_history_by_place_and_the_last_delays(scripted: Any) -> N
     stale = feed.snapshot()
     assert not stale.current
     assert stale.delays == found.delays
+
+
+def test_a_lock_is_named_by_id_or_by_address() -> None:
+    assert [live.lock_name(lock) for lock in (None, 7, 0x55EE_8AB3_C040, (1 << 48) - 1)] == [
+        "all",
+        "7",
+        "0x55ee8ab3c040",
+        "0xffffffffffff",
+    ]

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 HISTORY = 60
 
 # Widths of the delay table's columns: thread, lock and slot; delay; hits and collisions (left out where space is short).
-IDENTITY, DELAY, COUNTERS = 24, 8, 23
+THREAD, LOCK, SLOT, DELAY, COUNTERS = 12, 15, 5, 8, 23
+IDENTITY = THREAD + LOCK + SLOT
+
+# Ids that locks carry count from 1; a lock without one goes by its address, which lies beyond these.
+LARGEST_COUNTED_ID = 1 << 32
 
 # Below this width a frame is one status line.
 NARROW = 32
@@ -119,16 +123,23 @@ def _delay_table(snapshot: Snapshot, width: int, height: int, glyphs: Glyphs) ->
     return lines
 
 
+def lock_name(lock: int | None) -> str:
+    """A lock's id as people read it: counted ids as numbers, addresses in hexadecimal, a delay of all locks as such."""
+    if lock is None:
+        return "all"
+    return str(lock) if lock < LARGEST_COUNTED_ID else f"{lock:#x}"
+
+
 def _heading(gauge: int, spark: int, counters: int) -> str:
-    identity = pad("thread", IDENTITY - 12) + pad("lock", 7, ">") + pad("slot", 5, ">")
+    identity = pad("thread", THREAD) + pad("lock", LOCK, ">") + pad("slot", SLOT, ">")
     tail = pad("hits", counters // 2, ">") + pad("collisions", counters - counters // 2, ">")
     return identity + pad("delay", DELAY, ">") + " " * (gauge + 1) + " " + pad("history", spark) + tail
 
 
 def _delay_line(row: DelayLine, cap: int, gauge: int, spark: int, counters: int, glyphs: Glyphs) -> Line:
-    identity = pad(f"{row.thread} {clean(row.name)}", IDENTITY - 12)
-    identity += pad("all" if row.lock is None else str(row.lock), 7, ">")
-    identity += pad("-" if row.slot is None else str(row.slot), 5, ">")
+    identity = pad(f"{row.thread} {clean(row.name)}", THREAD)
+    identity += pad(lock_name(row.lock), LOCK, ">")
+    identity += pad("-" if row.slot is None else str(row.slot), SLOT, ">")
     # A delay lives between 1 and the cap and moves by factors, so the bar is logarithmic.
     share = math.log(max(1.0, row.delay)) / math.log(cap) if cap > 1 else 1.0
     top = max(row.history, default=1.0)
