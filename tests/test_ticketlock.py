@@ -1,6 +1,7 @@
 """The contract of the Python TicketLock: what threading.Lock promises, and what a strict ticket lock adds and cannot do."""
 
 import copy
+import ctypes
 import gc
 import inspect
 import os
@@ -293,6 +294,15 @@ def test_other_arguments_are_refused(args, kwargs, message):
     with pytest.raises(TypeError, match=message):
         lock.acquire(*args, **kwargs)
     assert not lock.locked()
+
+
+def test_no_keywords_may_also_be_an_empty_tuple():
+    call = ctypes.pythonapi.PyObject_Vectorcall
+    call.restype = ctypes.py_object
+    call.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_size_t, ctypes.py_object]
+    lock = TicketLock()
+    assert call(lock.acquire, None, 0, ()) is True
+    assert lock.locked()
 
 
 def test_an_argument_without_truth():

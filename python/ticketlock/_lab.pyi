@@ -152,7 +152,7 @@ class _RoundResult(TypedDict):
     extra: dict[str, float | list[float]]
 
 def machine() -> _Machine:
-    """What decides how a lock behaves here, and how this library was built. The first call calibrates the pause (some ms)."""
+    """What decides how a lock behaves here, and how this library was built. The first call calibrates the pause (some us)."""
 
 def delays() -> list[tuple[int, int, int, int, float, int, int]]:
     """The tuned delays of all live threads of this process, read while they run.
@@ -164,8 +164,8 @@ def delays() -> list[tuple[int, int, int, int, float, int, int]]:
 def set_delay_watch(callback: Callable[[_DelayEvent], object] | None, /) -> None:
     """Call `callback` for every delay that outgrew 4/3 of the largest that its thread had reported; None switches off.
 
-    It runs in the thread that waited, after its release, with no lock held. What it raises goes to `sys.unraisablehook`;
-    what it waits for itself is not reported. Only waits of `TicketLock` objects are.
+    It runs in the thread that releases, right after the release of that lock; that thread may hold others. What it raises
+    goes to `sys.unraisablehook`; what it waits for itself is not reported. Only waits of `TicketLock` objects are.
 
     Raises TypeError for what is no callable.
     """

@@ -19,8 +19,6 @@
 //!
 //! A strict ticket lock is for threads that have a CPU each: see [`lock`] for when not to use it.
 
-#![cfg_attr(docsrs, feature(doc_cfg))]
-
 pub mod lock;
 pub mod machine;
 #[forbid(unsafe_code)]

@@ -128,7 +128,9 @@ fn racing_checked_releases_fail_exactly_once() {
                 scope.spawn(|| {
                     for _ in 0..ROUNDS {
                         start.wait();
-                        succeeded.fetch_add(u64::from(lock.checked_unlock().is_ok()), Ordering::Relaxed);
+                        // SAFETY: this lock is released in no other way.
+                        let released = unsafe { lock.checked_unlock() };
+                        succeeded.fetch_add(u64::from(released.is_ok()), Ordering::Relaxed);
                         end.wait();
                     }
                 });
@@ -188,9 +190,10 @@ fn a_long_stall_is_slept_through() {
     });
 }
 
-/// A line of one waiter behind `ahead` others, served in turn by this thread: the waiter's delay is tuned.
-fn tuned_wait(lock: &TicketLock, ahead: u32, tuning: &Tuning, key: LockKey, waits: u32) {
-    for _ in 0..waits {
+/// A line of one waiter, each time another thread, behind `ahead` others that this thread serves in turn: the waiter's delay
+/// is tuned. Returns how many of the waits had a report for the delay watch.
+fn tuned_waits(lock: &TicketLock, ahead: u32, tuning: &Tuning, key: LockKey, waits: usize) -> usize {
+    let reported = |_: usize| {
         assert!(lock.raw_try_lock());
         let queued: Vec<_> = (0..ahead)
             .map(|_| match lock.draw() {
@@ -199,11 +202,12 @@ fn tuned_wait(lock: &TicketLock, ahead: u32, tuning: &Tuning, key: LockKey, wait
             })
             .collect();
         thread::scope(|scope| {
-            scope.spawn(|| {
+            let waiter = scope.spawn(|| {
                 let Draw::Wait(queued) = lock.draw() else { panic!("the lock is held") };
-                lock.wait(queued, tuning, key);
+                let waited = lock.wait(queued, tuning, key);
                 // SAFETY: the ticket was granted and is given back once.
                 unsafe { lock.raw_unlock() };
+                waited.watch.is_some()
             });
             while lock.waiters() <= ahead {
                 thread::yield_now();
@@ -214,8 +218,10 @@ fn tuned_wait(lock: &TicketLock, ahead: u32, tuning: &Tuning, key: LockKey, wait
                 unsafe { lock.raw_unlock() };
             }
             drop(queued);
-        });
-    }
+            waiter.join().unwrap()
+        })
+    };
+    (0..waits).filter(|wait| reported(*wait)).count()
 }
 
 #[test]
@@ -325,12 +331,17 @@ fn an_unset_watch_reports_nothing() {
     watched("no watch", || {
         watch::set(None).unwrap();
         let lock = TicketLock::new();
-        tuned_wait(&lock, 2, &Tuning::new(Backoff::Auto).with_cpus(64), LockKey::at(16), 3);
+        let tuning = Tuning::new(Backoff::Auto).with_cpus(64);
+        let reports = || tuned_waits(&lock, 2, &tuning, LockKey::at(16), 5);
+        assert_eq!(reports(), 0);
         watch::arm();
+        assert!(reports() > 0);
         watch::disarm();
         watch::disarm(); // one too many must not arm
+        assert_eq!(reports(), 0);
         let Draw::Granted = lock.draw() else { panic!("the lock is free") };
-        lock.checked_unlock().unwrap();
+        // SAFETY: the ticket was granted and is given back once.
+        unsafe { lock.checked_unlock() }.unwrap();
     });
 }
 

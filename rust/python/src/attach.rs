@@ -9,7 +9,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 /// Runs `body` detached, for `_core`. If the interpreter is finalizing, re-attaching never returns: the thread hangs, as a
-/// daemon thread does in CPython 3.14 (earlier ones would end it under our frames, which `pyo3::ffi` prevents).
+/// daemon thread does in CPython 3.14. Earlier ones would end it under our frames, which `pyo3::ffi` prevents from 0.29 on;
+/// with 0.28, which only free-threaded 3.13 gets, it does end there, so callers keep nothing that must be dropped.
 ///
 /// # Safety
 /// The calling thread is attached, and `body` uses nothing of the interpreter.

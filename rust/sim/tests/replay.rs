@@ -30,7 +30,8 @@ fn real_wait(rule: Backoff, ahead: u32, cpus: u32) -> RealWait {
         let waiter = scope.spawn(|| {
             // A fresh thread: its delay table is empty, so every rule starts from the minimum.
             let Draw::Wait(queued) = lock.draw() else { panic!("the lock is held") };
-            let arrival = Arrival { ticket: queued.ticket(), serving: lock.ticket_counts().1, delay: Delay::MIN };
+            let serving = queued.ticket().wrapping_sub(queued.waiters_ahead() + 1); // the snapshot, not a later look
+            let arrival = Arrival { ticket: queued.ticket(), serving, delay: Delay::MIN };
             let (waited, events) = lock.wait_observed(queued, &tuning, LockKey::at(64), Vec::new());
             RealWait { arrival, tuning, waited, events }
         });
@@ -57,7 +58,7 @@ fn replay(real: &RealWait, events: &[Event]) -> Trace {
     let mut random = real.arrival.ticket.wrapping_mul(0x9E37_79B9);
     // The mechanism's generator, for the rules that want chance.
     let chance = move || {
-        random |= 1;
+        random = random.max(1);
         random ^= random << 13;
         random ^= random >> 17;
         random ^= random << 5;

@@ -97,7 +97,7 @@ impl<R: FnMut() -> u32, O: Observer> Mechanism for Real<R, O> {
 
     fn chance(&mut self) -> u32 {
         // xorshift32 (Marsaglia 2003); never zero.
-        let mut x = self.random | 1;
+        let mut x = self.random.max(1);
         x ^= x << 13;
         x ^= x >> 17;
         x ^= x << 5;

@@ -296,7 +296,7 @@ impl TicketLock {
     }
 
     /// Acquires without a guard; true if it had to wait. Undo with [`raw_unlock`](Self::raw_unlock) or
-    /// [`checked_unlock`](Self::checked_unlock). Makes no delay-watch reports.
+    /// [`checked_unlock`](Self::checked_unlock). A delay report that falls due is dropped.
     #[inline]
     pub fn raw_lock(&self, tuning: &Tuning) -> bool {
         match self.draw() {
@@ -332,8 +332,12 @@ impl TicketLock {
     ///
     /// # Errors
     /// [`NotLocked`] when nobody held the lock; nothing is changed.
+    ///
+    /// # Safety
+    /// The acquisition released, if there is one, must not be a [`TicketGuard`]'s or one that
+    /// [`raw_unlock`](Self::raw_unlock) will release: their release is unchecked, and as the second one lets two threads in.
     #[inline]
-    pub fn checked_unlock(&self) -> Result<(), NotLocked> {
+    pub unsafe fn checked_unlock(&self) -> Result<(), NotLocked> {
         loop {
             // Acquire keeps the read of `next` behind this one: a `next` equal to an older `serving` then means unlocked.
             let serving = self.serving.load(Ordering::Acquire);
@@ -362,7 +366,7 @@ impl TicketLock {
 #[cfg(not(any(ticketlock_loom, ticketlock_shuttle)))]
 fn default_tuning() -> &'static Tuning {
     static DEFAULT: std::sync::OnceLock<Tuning> = std::sync::OnceLock::new();
-    DEFAULT.get_or_init(Tuning::default)
+    crate::machine::cached(&DEFAULT, Tuning::default)
 }
 
 #[cfg(any(ticketlock_loom, ticketlock_shuttle))]
@@ -405,7 +409,8 @@ unsafe impl Sync for TicketGuard<'_> {}
 impl Drop for TicketGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the guard exists because this acquisition holds the lock, and it is dropped once.
+        // SAFETY: the guard exists because this acquisition holds the lock; it is dropped once, and nothing else releases it
+        // (`raw_unlock` and `checked_unlock` ask for that).
         unsafe { self.lock.raw_unlock() };
         // After an uncontended acquisition this costs a test of a register.
         if self.contended {
@@ -446,10 +451,12 @@ mod tests {
     #[test]
     fn a_checked_release_refuses_a_free_lock() {
         let lock = TicketLock::new();
-        assert_eq!(lock.checked_unlock(), Err(NotLocked));
+        // SAFETY: nothing else releases this lock.
+        let release = || unsafe { lock.checked_unlock() };
+        assert_eq!(release(), Err(NotLocked));
         assert!(lock.raw_try_lock());
-        assert_eq!(lock.checked_unlock(), Ok(()));
-        assert_eq!(lock.checked_unlock(), Err(NotLocked));
+        assert_eq!(release(), Ok(()));
+        assert_eq!(release(), Err(NotLocked));
         assert_eq!(lock.ticket_counts(), (1, 1));
     }
 

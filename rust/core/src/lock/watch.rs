@@ -14,7 +14,8 @@ use core::cell::Cell;
 use crate::policy::Delay;
 use crate::sync::global::{AtomicU32, AtomicU64, Ordering};
 
-/// Reports that may wait for a slow callback; later ones are dropped and counted in [`dropped`].
+/// Reports that may wait for a slow callback; later ones are dropped and counted in [`dropped`]. Reason: a thread
+/// reports at most 38 times, each time 4/3 of the last up to the largest storable delay, so this is several threads' worth.
 const QUEUE_REPORTS: usize = 256;
 
 /// A delay that outgrew all that its thread had reported before.
@@ -76,8 +77,9 @@ pub fn muted<T>(body: impl FnOnce() -> T) -> T {
     body()
 }
 
-/// Sets the callback (`None` switches it off). It runs in a thread of its own, which ends when another one is set. A
-/// forked child has no such thread: set it again there.
+/// Sets the callback (`None` switches it off). It runs in a thread of its own, which delivers what was reported so far and
+/// ends when another one is set; a callback that panics ends it too. A forked child has no such thread: set the callback
+/// again there. It waits for ever if, at the fork, another thread was just setting one or handing a report over.
 ///
 /// # Errors
 /// When the operating system gives no thread; the former callback then stays off.
@@ -102,26 +104,32 @@ fn deliver(reports: &Receiver<DelayReport>, callback: &dyn Fn(&DelayReport)) {
     });
 }
 
-/// Reports dropped because the callback was too slow.
+/// Reports dropped because the callback was too slow or had panicked, or because its thread waited again, and for longer,
+/// before it released the lock of the first report.
 pub fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
 /// Keeps a report until its lock is released.
 pub(crate) fn keep(report: DelayReport) {
-    let _ = PENDING.try_with(|pending| pending.set(Some(report)));
+    if PENDING.try_with(|pending| pending.replace(Some(report))).is_ok_and(|former| former.is_some()) {
+        DROPPED.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Hands over the calling thread's report, if it has one. Called after a release.
 #[cold]
 pub(crate) fn hand_over() {
+    if ARMED.load(Ordering::Relaxed) == 0 {
+        return;
+    }
     let Some(report) = PENDING.try_with(Cell::take).ok().flatten() else { return };
     // try_lock: a program that sets callbacks in a loop must not stop a thread that only released a lock.
     let sent = match SENDER.try_lock() {
         Ok(sender) => sender.as_ref().map(|to| to.try_send(report)),
         Err(_) => Some(Err(TrySendError::Full(report))),
     };
-    if matches!(sent, Some(Err(TrySendError::Full(_)))) {
+    if matches!(sent, Some(Err(_))) {
         DROPPED.fetch_add(1, Ordering::Relaxed);
     }
 }

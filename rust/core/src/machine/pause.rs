@@ -9,8 +9,9 @@ use std::hint::spin_loop;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// A batch must take at least this long, in ns, to be measured. Reason: far above a clock's step (100 ns on Windows) and
-/// below the 4,096 cycles of close pauses after which Intel's pause-loop exiting hands the CPU to the host.
+/// A batch must take at least this long, in ns, to be measured. Reason: far above a clock's step (100 ns on Windows); doubling
+/// ends below twice this, of the order of the 4,096 cycles of close pauses after which Intel's pause-loop exiting hands the
+/// CPU to the host.
 const BATCH_NS: f64 = 1_000.0;
 
 /// Spin hints of the largest batch: where a hint costs nothing even this many may end within [`BATCH_NS`].

@@ -5,8 +5,8 @@
 /// Nanoseconds that one policy unit stands for in a real lock.
 ///
 /// Reason: the series counts pause instructions, which cost about 10 cycles (some 4 ns) on its hardware; later processors
-/// made one pause up to 140 cycles, so a bare count would mean something else on every machine. Source: design, measured
-/// pause costs in `ARCHITECTURE.md`.
+/// made one pause up to 140 cycles, so a bare count would mean something else on every machine. Source: pause costs
+/// measured in `ARCHITECTURE.md`.
 pub const UNIT_NS: f64 = 4.0;
 
 /// Fraction bits of a [`Delay`](super::Delay). Source: the series (8 bits, one unit is 256).
@@ -34,7 +34,8 @@ pub const CAP_NATIVE_UNITS: u32 = 16_000;
 /// waiter finish its loops after it runs again while the lock stays idle. Source: the series, patch 5.
 pub const CAP_GUEST_UNITS: u32 = 16;
 
-/// Largest delay that can be stored, in units: the table keeps 24 bits of fixed point, less one growth step.
+/// Largest delay that can be stored, in units: the table keeps 24 bits of fixed point (65,536 units), of which a
+/// round number below is taken, so that the growth step that may pass the cap still fits.
 pub const CAP_STORABLE_UNITS: u32 = 65_000;
 
 /// Cap of the v1 rule, in units. Source: review thread of the series (v1 and v2 had 1000).
@@ -58,8 +59,8 @@ pub const WORDS_PER_SLOT: usize = 3;
 
 /// Units that a waiter spends before it yields while everybody in line can be running: 4096 units are at least 16 us,
 /// several times a `sched_yield` (0.3-1 us) and of the order of a context switch with cold caches, so a running holder is
-/// practically never yielded to, and a preempted one costs at most this much of our slice. Source: design, section 5;
-/// measured sweep in `ARCHITECTURE.md`.
+/// practically never yielded to, and a preempted one costs at most this much of our slice. Source: chosen by these
+/// costs, not measured against its neighbours.
 pub const YIELD_AFTER_UNITS: u32 = 4_096;
 
 /// Units before a yield when the line (holder, waiters ahead, this waiter) is longer than the usable CPUs: somebody in it
@@ -68,8 +69,8 @@ pub const YIELD_AFTER_UNITS: u32 = 4_096;
 pub const YIELD_AFTER_UNITS_CROWDED: u32 = 16;
 
 /// Units without any progress of the line before the waiter sleeps instead of yielding: the holder is then blocked or
-/// descheduled for long, and going on would burn a CPU for as long as that lasts. 2^18 units are 1 ms at 4 ns a unit, several
-/// scheduler ticks' worth of short holds. Source: design; measured in `ARCHITECTURE.md`.
+/// descheduled for long, and going on would burn a CPU for as long as that lasts. 2^18 units are 1 ms at 4 ns a unit, thousands of
+/// short holds. Source: chosen, not measured against its neighbours.
 pub const PARK_AFTER_UNITS: u32 = 1 << 18;
 
 /// What one yield counts towards [`PARK_AFTER_UNITS`], in units: 250 units are 1 us, about one `sched_yield` with somebody

@@ -53,8 +53,10 @@ impl Delay {
     /// One whole unit more, up to the cap (v1 rule).
     #[must_use]
     pub const fn stepped_up(self, cap_units: u32) -> Self {
-        let cap = cap_units.saturating_mul(DELAY_ONE);
-        if self.0 + DELAY_ONE <= cap { Self(self.0 + DELAY_ONE) } else { self }
+        match self.0.checked_add(DELAY_ONE) {
+            Some(more) if more <= cap_units.saturating_mul(DELAY_ONE) => Self(more),
+            _ => self,
+        }
     }
 
     /// One whole unit less, down to one (v1 rule).
@@ -122,6 +124,7 @@ mod tests {
     fn v1_steps_are_whole_units() {
         assert_eq!(Delay::MIN.stepped_up(1_000), Delay::from_units(2));
         assert_eq!(Delay::from_units(1_000).stepped_up(1_000), Delay::from_units(1_000));
+        assert_eq!(Delay::from_bits(u32::MAX).stepped_up(u32::MAX), Delay::from_bits(u32::MAX));
         assert_eq!(Delay::from_units(2).stepped_down(), Delay::MIN);
         assert_eq!(Delay::MIN.stepped_down(), Delay::MIN);
     }

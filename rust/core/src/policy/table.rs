@@ -91,6 +91,7 @@ impl LockKey {
     /// Its slot.
     #[must_use]
     pub const fn slot(self) -> usize {
+        // Fibonacci hashing again, for 32 bits: the nearest prime to 2^32/phi.
         (self.hash.wrapping_mul(0x9E37_79B1) >> (32 - TABLE_SHIFT)) as usize
     }
 }

@@ -6,8 +6,9 @@
 //! | 1 | generation: threads that held this record before | release |
 //! | 2 ... | payload, the claimer's to define; all zero when claimed | its thread, relaxed |
 //!
-//! A thread claims a record at its first contended wait and gives it back when it ends. Nothing here blocks or takes a
-//! lock, so that a wait may claim at any moment: in a signal handler, after `fork`, while a thread is being torn down.
+//! A thread claims a record at its first contended wait and gives it back when it ends. Nothing here takes a lock of ours, so
+//! that a wait may claim after `fork` and while its thread is being torn down. A thread's first claim allocates (its
+//! destructor, now and then a chunk), so it is not for signal handlers; later ones only load a thread-local.
 
 use core::cell::Cell;
 use core::ptr;
@@ -19,11 +20,11 @@ use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 /// Words of payload per record. 254 and the two words of header make 2 KiB.
 pub const PAYLOAD_WORDS: usize = 254;
 
-/// Records per chunk: 128 KiB are mapped at once, enough for most processes.
-const CHUNK_RECORDS: usize = 64;
+/// Records per chunk: 32 KiB, cleared in a few microseconds by the first thread that waits, while it waits.
+const CHUNK_RECORDS: usize = 16;
 
 /// Chunks at most: 8,192 threads with records at one time; later ones go without, and are counted in [`unrecorded`].
-const MAX_CHUNKS: usize = 128;
+const MAX_CHUNKS: usize = 512;
 
 /// The state of one thread.
 #[repr(C, align(128))] // two lines: adjacent-line prefetch would couple neighbours
@@ -82,7 +83,7 @@ fn chunk(slot: &AtomicPtr<Chunk>) -> Option<&'static Chunk> {
 
 fn grow(slot: &AtomicPtr<Chunk>) -> &'static Chunk {
     let layout = Layout::new::<Chunk>();
-    // Zeroed memory straight from the allocator: building 128 KiB on the stack first would overflow small thread stacks.
+    // Zeroed memory straight from the allocator: building 32 KiB on the stack first would overflow small thread stacks.
     #[allow(clippy::cast_ptr_alignment)] // the layout is the chunk's own, so the memory is aligned for it
     // SAFETY: the layout has a size; all-zero words are valid atomics; allocation failure is handled.
     let fresh = unsafe { alloc_zeroed(layout) }.cast::<Chunk>();
@@ -121,36 +122,47 @@ fn claim() -> Option<&'static ThreadRecord> {
     None
 }
 
-/// The calling thread's claim; its destructor gives the record back.
-struct Claim(Cell<Option<&'static ThreadRecord>>);
+/// Gives the thread's record back when the thread ends.
+struct GiveBack;
 
-impl Drop for Claim {
+impl Drop for GiveBack {
     fn drop(&mut self) {
-        if let Some(record) = self.0.take() {
+        if let Ok(Some(record)) = HELD.try_with(Cell::take) {
             record.clear_and_free();
         }
     }
 }
 
 thread_local! {
-    static CLAIM: Claim = const { Claim(Cell::new(None)) };
+    /// The calling thread's record. Without a destructor, so that looking never registers one, which would allocate.
+    static HELD: Cell<Option<&'static ThreadRecord>> = const { Cell::new(None) };
+    static GIVE_BACK: GiveBack = const { GiveBack };
+}
+
+#[inline]
+fn held() -> Option<&'static ThreadRecord> {
+    HELD.try_with(Cell::get).ok().flatten()
 }
 
 /// The calling thread's record, claimed at the first call. `None` when all records are taken or the thread is being torn
 /// down: the caller then does without memory of earlier waits.
 #[inline]
 pub fn current() -> Option<&'static ThreadRecord> {
-    CLAIM
-        .try_with(|held| {
-            if let Some(record) = held.0.get() {
-                return Some(record);
-            }
-            let record = claim();
-            held.0.set(record);
-            record
-        })
-        .ok()
-        .flatten()
+    held().or_else(claim_once)
+}
+
+#[cold]
+fn claim_once() -> Option<&'static ThreadRecord> {
+    // Not once the destructor has run: nobody would give the record back.
+    GIVE_BACK.try_with(|_| ()).ok()?;
+    let record = claim()?;
+    if let Some(first) = held() {
+        // A signal handler waited meanwhile, and claimed.
+        record.clear_and_free();
+        return Some(first);
+    }
+    let _ = HELD.try_with(|held| held.set(Some(record)));
+    Some(record)
 }
 
 /// All records that a live thread of this process owns.
@@ -167,7 +179,7 @@ pub fn unrecorded() -> u64 {
 #[cfg(unix)]
 fn register_fork_handler() {
     extern "C" fn in_child() {
-        let own = CLAIM.try_with(|claim| claim.0.get()).ok().flatten();
+        let own = held();
         for record in live() {
             if own.is_some_and(|own| ptr::eq(own, record)) {
                 record.owner.store(machine::thread_id(), Ordering::Relaxed);
@@ -179,8 +191,9 @@ fn register_fork_handler() {
     if FORK_HANDLER.load(Ordering::Relaxed) == 0
         && FORK_HANDLER.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     {
-        // SAFETY: the handler only stores to atomics of never-freed memory and calls gettid; it takes no lock and does not
-        // allocate, as a child of a threaded process must not. On failure (no memory) children show dead threads.
+        // SAFETY: the handler only stores to atomics of never-freed memory, reads a thread-local without destructor and calls
+        // gettid; it takes no lock and does not allocate, as a child of a threaded process must not (at most the C library
+        // sets up this library's thread-locals). On failure (no memory) children show dead threads.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     }
 }
@@ -214,6 +227,30 @@ mod tests {
         }
         assert!(first.generation() > generation);
         assert_eq!(first.get(5), 0);
+    }
+
+    /// Whichever of a thread's destructors runs last, it leaves no record behind.
+    #[test]
+    fn a_thread_that_looks_while_it_ends_leaves_no_record() {
+        struct Late;
+        impl Drop for Late {
+            fn drop(&mut self) {
+                current();
+            }
+        }
+        thread_local!(static LATE: Late = const { Late });
+        let id = std::thread::spawn(|| {
+            LATE.with(|_| current().unwrap().native_id()) // registered first, so run last where the order is kept
+        })
+        .join()
+        .unwrap();
+        for _ in 0..1_000 {
+            if live().all(|record| record.native_id() != id) {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        panic!("a thread that ended still has a record");
     }
 
     #[test]

@@ -204,6 +204,8 @@ unsafe extern "C" fn dealloc(object: *mut PyObject) {
             ffi::PyObject_ClearWeakRefs(object);
         }
         let class = ffi::Py_TYPE(object);
+        // A lock may go while it is held, with its report.
+        drop(state(object).take_pending());
         state_pointer(object).drop_in_place();
         ffi::PyObject_GC_Del(object.cast());
         ffi::Py_DECREF(class.cast());
@@ -288,7 +290,8 @@ fn unlock(state: &State) -> bool {
 #[cfg(Py_GIL_DISABLED)]
 #[inline]
 fn unlock(state: &State) -> bool {
-    state.lock.checked_unlock().is_ok()
+    // SAFETY: a lock object's acquisitions are released here and nowhere else.
+    unsafe { state.lock.checked_unlock() }.is_ok()
 }
 
 #[cold]
@@ -362,6 +365,10 @@ unsafe fn blocking(args: *const *mut PyObject, count: ffi::Py_ssize_t, names: *m
                 raise(ffi::PyExc_TypeError, &format!("acquire() takes at most 1 argument ({count} given)"));
                 return None;
             }
+        }
+        // Callers may also say that there are no keywords with an empty tuple: then nothing was given.
+        if value.is_null() {
+            return Some(true);
         }
         match ffi::PyObject_IsTrue(value) {
             -1 => None,

@@ -80,33 +80,26 @@ pub(super) unsafe fn raise(exception: *mut ffi::PyObject, message: &str) -> *mut
 /// Attached; `object` is alive.
 unsafe fn shown(object: *mut ffi::PyObject) -> String {
     // SAFETY: the caller's promise.
+    unsafe { text_or(ffi::PyObject_Repr(object), "that value") }
+}
+
+/// The text of a `str`, whose reference is taken over; `otherwise`, without an exception, if it is null or not UTF-8.
+///
+/// # Safety
+/// Attached; `object` is alive, or null with an exception set.
+pub(super) unsafe fn text_or(object: *mut ffi::PyObject, otherwise: &str) -> String {
+    // SAFETY: `object` is alive until the `DECREF`, and what it lends is copied before.
     unsafe {
-        let repr = ffi::PyObject_Repr(object);
-        let shown = owned_text(repr);
-        shown.unwrap_or_else(|| {
+        let text = if object.is_null() { None } else { borrowed_text(object) };
+        ffi::Py_XDECREF(object);
+        text.unwrap_or_else(|| {
             ffi::PyErr_Clear();
-            "that value".into()
+            otherwise.into()
         })
     }
 }
 
-/// The text of a `str`, whose reference is taken over. `None` (with an exception set) if it is null or not UTF-8.
-///
-/// # Safety
-/// Attached; `object` is null or alive.
-pub(super) unsafe fn owned_text(object: *mut ffi::PyObject) -> Option<String> {
-    if object.is_null() {
-        return None;
-    }
-    // SAFETY: `object` is alive until the `DECREF`, and what it lends is copied before.
-    unsafe {
-        let text = borrowed_text(object);
-        ffi::Py_DECREF(object);
-        text
-    }
-}
-
-/// As [`owned_text`], leaving the reference alone.
+/// The text of a `str`. `None` (with an exception set) if it is not UTF-8.
 ///
 /// # Safety
 /// Attached; `object` is alive.
@@ -165,12 +158,7 @@ pub(super) unsafe fn backoff(object: *mut ffi::PyObject) -> Option<Backoff> {
 /// Attached; `object` is alive.
 unsafe fn type_name(object: *mut ffi::PyObject) -> String {
     // SAFETY: the caller's promise.
-    unsafe {
-        owned_text(ffi::PyType_GetName(ffi::Py_TYPE(object))).unwrap_or_else(|| {
-            ffi::PyErr_Clear();
-            "that type".into()
-        })
-    }
+    unsafe { text_or(ffi::PyType_GetName(ffi::Py_TYPE(object)), "that type") }
 }
 
 /// Whether a keyword's name is `expected`.

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::ffi;
 use ticketlock::lock::watch::{self, DelayReport};
 
-use super::values::{owned_text, text};
+use super::values::{text, text_or};
 
 /// Deepest traceback kept, in frames: the acquire and what led to it. The lock is held while frames are read (about 0.5 us
 /// each), so a runaway recursion must not make the hold long.
@@ -63,12 +63,15 @@ impl Callback {
     /// # Safety
     /// Attached.
     pub(super) unsafe fn set(&self, callback: *mut ffi::PyObject) {
-        let former = core::mem::replace(&mut *self.slot(), callback);
+        let mut slot = self.slot();
+        let former = core::mem::replace(&mut *slot, callback);
+        // Still locked: the counts must change in the order of the callbacks.
         match (former.is_null(), callback.is_null()) {
             (true, false) => watch::arm(),
             (false, true) => watch::disarm(),
             _ => {}
         }
+        drop(slot);
         if !former.is_null() {
             // SAFETY: the slot's reference; its destructor may run Python, hence outside the mutex.
             unsafe { ffi::Py_DECREF(former) };
@@ -218,11 +221,11 @@ unsafe fn frames() -> Vec<Frame> {
         ffi::Py_XINCREF(frame);
         while !frame.is_null() && frames.len() < MAX_FRAMES {
             let code: *mut ffi::PyObject = ffi::PyFrame_GetCode(frame.cast()).cast();
-            let file = owned_text(ffi::PyObject_GetAttrString(code, c"co_filename".as_ptr()));
-            let name = owned_text(ffi::PyObject_GetAttrString(code, c"co_qualname".as_ptr()));
+            let file = text_or(ffi::PyObject_GetAttrString(code, c"co_filename".as_ptr()), "?");
+            let name = text_or(ffi::PyObject_GetAttrString(code, c"co_qualname".as_ptr()), "?");
             let line = ffi::PyFrame_GetLineNumber(frame.cast());
             ffi::Py_DECREF(code);
-            frames.push(Frame { file: file.unwrap_or_default(), line, name: name.unwrap_or_default() });
+            frames.push(Frame { file, line, name });
             let back = ffi::PyObject_GetAttrString(frame, c"f_back".as_ptr());
             ffi::Py_DECREF(frame);
             frame = back;

@@ -31,8 +31,9 @@ pub(super) fn delays() -> Vec<Row> {
 /// Call callback(event) for every delay that outgrew 4/3 of the largest that its thread had reported; None switches off.
 ///
 /// The event is a dict with lock, delay, previous_max, native_id and traceback, a list of (filename, lineno, name) that
-/// ends with the call that waited. The callback runs in the thread that waited, after its release, with no lock held; what
-/// it raises goes to sys.unraisablehook.
+/// ends with the call that waited. The callback runs in the thread that releases, right after the release of that lock. It
+/// may hold others, so a callback should only pass the report on, as ticketlock.on_delay_watch does; what it raises goes to
+/// sys.unraisablehook.
 #[pyfunction]
 #[pyo3(signature = (callback, /))]
 pub(super) fn set_delay_watch(py: Python<'_>, callback: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -17,7 +17,7 @@ const INTERFACE: &str = if cfg!(all(Py_LIMITED_API, Py_GIL_DISABLED)) {
     "version-specific"
 };
 
-/// Describe this machine and this build. The first call calibrates the pause (some milliseconds).
+/// Describe this machine and this build. The first call calibrates the pause (some 20 us) and asks the kernel for `membarrier`.
 #[pyfunction]
 pub(super) fn machine(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let (pause_ns, spins_per_unit, membarrier) =
