@@ -131,11 +131,11 @@ class _RoundResult(TypedDict):
     seconds: float
     # Per thread.
     acquisitions: list[int]
-    # Per thread; None where the system does not say.
+    # Per thread; these four are None where the system does not say.
     cpu_s: list[float] | None
-    process_cpu_s: float
-    steal_s: float
-    context_switches: _Switches
+    process_cpu_s: float | None
+    steal_s: float | None
+    context_switches: _Switches | None
     # Mode "waits".
     wait: _Waits | None
     run_length: _RunLengths | None

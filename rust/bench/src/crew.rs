@@ -38,9 +38,9 @@ pub(crate) struct Finished<T> {
     pub threads: Vec<T>,
     pub used: Vec<Used>,
     pub cpu_s: Vec<f64>,
-    pub process_cpu_s: f64,
-    pub steal_s: f64,
-    pub switches: Switches,
+    pub process_cpu_s: Option<f64>,
+    pub steal_s: Option<f64>,
+    pub switches: Option<Switches>,
     pub evidence: Evidence,
     pub cancelled: bool,
 }
@@ -209,8 +209,15 @@ fn sum_up<T>(
     let origin = used.iter().map(|u| u.period.0).min().unwrap_or(0);
     let since = |stamp: u64| clock.seconds(stamp.saturating_sub(origin));
     let cpu_s: Vec<f64> = used.iter().filter_map(|u| u.cpu_s).collect();
-    let mut switches = Switches::default();
-    used.iter().filter_map(|u| u.switches).for_each(|s| switches += s);
+    // All threads' or none's: a part of the sum would pass for the whole.
+    let counted: Option<Vec<Switches>> = used.iter().map(|u| u.switches).collect();
+    let switches = counted.map(|all| {
+        let mut sum = Switches::default();
+        for one in all {
+            sum += one;
+        }
+        sum
+    });
     let evidence = Evidence {
         threads: plan.threads,
         cpus: usable_cpus(plan.cpus),
@@ -222,16 +229,7 @@ fn sum_up<T>(
         looks,
         stacked,
     };
-    Finished {
-        threads,
-        used,
-        cpu_s,
-        process_cpu_s: process_cpu_s.unwrap_or(0.0),
-        steal_s: steal_s.unwrap_or(0.0),
-        switches,
-        evidence,
-        cancelled,
-    }
+    Finished { threads, used, cpu_s, process_cpu_s, steal_s, switches, evidence, cancelled }
 }
 
 #[cfg(test)]
@@ -260,7 +258,7 @@ mod tests {
         assert!(finished.evidence.wall_s() >= 0.01);
         if cfg!(target_os = "linux") {
             assert_eq!(finished.cpu_s.len(), 5);
-            assert!(finished.process_cpu_s > 0.0);
+            assert!(finished.process_cpu_s.is_none_or(|used| used > 0.0));
         }
     }
 

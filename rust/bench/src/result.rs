@@ -41,12 +41,12 @@ pub struct RoundResult {
     pub acquisitions: Vec<u64>,
     /// CPU time of each thread, in seconds; empty where the system does not say.
     pub cpu_s: Vec<f64>,
-    /// CPU time of the whole process during the round, in seconds (0 where the system does not say).
-    pub process_cpu_s: f64,
-    /// Time the hypervisor took from the CPUs in use, in seconds, to 10 ms (0 where the system does not say).
-    pub steal_s: f64,
-    /// Context switches of the threads together (0 where the system does not say).
-    pub context_switches: Switches,
+    /// CPU time of the whole process during the round, in seconds; `None` where the system does not say.
+    pub process_cpu_s: Option<f64>,
+    /// Time the hypervisor took from the CPUs in use, in seconds, to 10 ms; `None` where the system does not say.
+    pub steal_s: Option<f64>,
+    /// Context switches of the threads together; `None` where the system does not say.
+    pub context_switches: Option<Switches>,
     /// Timed waits, in mode `waits`.
     pub wait: Option<Waits>,
     /// Runs of consecutive acquisitions; `None` for `uncontended` and `phantom`.

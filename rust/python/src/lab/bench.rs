@@ -159,9 +159,15 @@ where
 
 /// A result as its dict.
 fn written(py: Python<'_>, result: RoundResult) -> PyResult<Bound<'_, PyDict>> {
-    let switches = PyDict::new(py);
-    switches.set_item("voluntary", result.context_switches.voluntary)?;
-    switches.set_item("involuntary", result.context_switches.involuntary)?;
+    let switches = match result.context_switches {
+        None => None,
+        Some(counted) => {
+            let switches = PyDict::new(py);
+            switches.set_item("voluntary", counted.voluntary)?;
+            switches.set_item("involuntary", counted.involuntary)?;
+            Some(switches)
+        }
+    };
 
     let answer = PyDict::new(py);
     answer.set_item("status", result.status.name())?;
