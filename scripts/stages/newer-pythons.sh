@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# inputs: Cargo.toml Cargo.lock pyproject.toml rust python tests
+# minutes: 25
+# The abi3 wheel and the Python suite on CPython 3.14 and 3.15, which come as packages of Debian's unstable suite. Their
+# libc is newer than a stable Debian's, so they live in a root of their own and are run there.
+. "$(dirname -- "${BASH_SOURCE[0]}")/../lib.sh"
+readonly VERSIONS="3.14 3.15"
+
+[ "$(id -u)" -eq 0 ] || skip "making and entering a Debian root needs root"
+find_python || true
+need_cc
+[ -z "${PYTHON:-}" ] || need_venv
+need_cargo
+stop_if_missing
+apt_install debootstrap debian-archive-keyring || skip "debootstrap could not be installed"
+test_venv
+build_wheel "$VENV" "$ROOT/dist"
+
+# The number is the recipe's: raise it when the list of packages changes.
+debian=$CACHE/debian-unstable-1
+if [ ! -e "$debian/.complete" ]; then
+  mirror=$(debian_mirror) || skip "no Debian mirror is configured on this machine"
+  rm -rf -- "$debian"
+  packages=
+  for version in $VERSIONS; do packages="$packages,python$version-venv,libpython$version-testsuite"; done
+  run debootstrap --variant=minbase --keyring="$DEBIAN_KEYRING" --include="${packages#,}" unstable "$debian" "$mirror" >&2 || {
+    tail -n 20 "$debian/debootstrap/debootstrap.log" >&2 || true
+    skip "the Debian mirror did not give a root of the unstable suite with Python $VERSIONS"
+  }
+  rm -rf -- "$debian"/var/cache/apt/archives/*.deb
+  touch "$debian/.complete"
+fi
+
+# Runs a command in the root, in a mount namespace that takes its mounts along when it ends.
+inside() {
+  # shellcheck disable=SC2016 # expanded by the inner shell
+  unshare --mount bash -ec '
+    root=$1
+    shift
+    mount -t proc proc "$root/proc"
+    mount --rbind /dev "$root/dev"
+    mount --rbind /sys "$root/sys"
+    exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "$@"
+  ' inside "$debian" "$@"
+}
+inside true || skip "this machine does not let root mount inside a namespace"
+
+copy_checkout "$debian/checkout"
+rm -rf -- "$debian/wheels"
+mkdir -- "$debian/wheels"
+cp -- "$WHEEL" "$debian/wheels"
+for version in $VERSIONS; do
+  # Downloaded out here, where pip knows its index; in there it has neither network settings nor certificates.
+  (cd -- "$ROOT" && run "$VENV/bin/python" -m pip download --quiet --python-version "$version" --only-binary :all: \
+    --dest "$debian/wheels" --group test "$WHEEL")
+  inside rm -rf "/venv$version"
+  run inside "python$version" -m venv "/venv$version"
+  # shellcheck disable=SC2016 # expanded inside
+  run inside sh -ec 'cd /checkout && "$1" -m pip install --quiet --no-index --find-links /wheels --group test ticketlock' \
+    install "/venv$version/bin/python"
+  run inside "/venv$version/bin/python" -I -c 'import sys, ticketlock; print("under test:", ticketlock.__file__, sys.version)'
+  run inside "/venv$version/bin/python" -m pytest -c /checkout/pyproject.toml --rootdir /checkout -p no:cacheprovider /checkout/tests
+done
