@@ -23,6 +23,8 @@ run "$VENV/bin/ruff" check .
 # Examples in documents align their comments.
 run "$VENV/bin/ruff" format --check --exclude '*.md' .
 run "$VENV/bin/mypy"
+# The figures in README.md are those of the kept documents.
+run "$VENV/bin/python" scripts/readme_figures.py --check
 # All atomics go through the shim of their crate, which loom and shuttle replace.
 if grep -rnE '\b(core|std)::sync::(atomic|\{.*atomic)' rust/*/src --include='*.rs' | grep -v '/sync\.rs:'; then
   die "atomics are imported outside a crate's sync.rs"

@@ -42,10 +42,11 @@ def measure() -> None:
             "1",
             "--json",
             "-o",
-            str(RESULTS / f"{name}.json"),
+            f"{name}.json",
         ]
         print("+ ticketlock", *words[3:], file=sys.stderr)
-        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        # From that folder, so that the command kept in the document names no path of this machine.
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd=RESULTS)
     (RESULTS / "date.txt").write_text(dt.datetime.now(dt.UTC).date().isoformat() + "\n")
 
 
@@ -115,6 +116,7 @@ def figures() -> list[str]:
             for lock, cell in by_lock(document("fairness")["cells"]).items()
         ],
     )
+    out += ["Served in order, a thread repeats only while the other one is descheduled: hence the longest runs of `ticket`.", ""]
     out += ["A waiter behind 23 others, native delay cap (what polling costs the holder):", ""]
     phantom = by_lock(document("phantom")["cells"])
     out += table(

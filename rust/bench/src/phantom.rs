@@ -119,7 +119,9 @@ pub(crate) fn run(plan: &Plan<'_>, spec: &RoundSpec, tuning: Tuning) -> Result<R
                 let settled = settled(&kept);
                 let mut put = |name, value| result.extra.push((name, Extra::Number(value)));
                 put("polls_per_wait", mean(settled, |wait| wait.polls));
-                put("settled_delay", median(settled.iter().map(|wait| wait.delay_units)));
+                if tuning.backoff.is_tuned() {
+                    put("settled_delay", median(settled.iter().map(|wait| wait.delay_units)));
+                }
                 put("yields", kept.iter().map(|wait| wait.yields).sum());
                 put("parks", kept.iter().map(|wait| wait.parks).sum());
                 put("waits", waited as f64);
@@ -240,6 +242,8 @@ mod tests {
             assert!(waits > 0.0 && extra(&result, "holder_section_ns") > 0.0, "{lock}");
             assert!((result.acquisitions[1] as f64 - waits).abs() < 1e-9);
             assert!(result.acquisitions[0] <= result.acquisitions[1] * 23, "{lock}: {:?}", result.acquisitions);
+            let has_delay = result.extra.iter().any(|(name, _)| *name == "settled_delay");
+            assert_eq!(has_delay, lock.starts_with("auto"), "{lock}");
             assert_eq!(result.wait.unwrap().count, result.acquisitions[1]);
         }
     }

@@ -260,7 +260,8 @@ fn delays_name_the_lock_by_id_and_go_with_the_thread() {
             let row = loop {
                 let row = delays().into_iter().find_map(|thread| {
                     let slot = thread.slots.iter().find(|slot| slot.lock == id).copied();
-                    slot.map(|slot| (thread.native_id, thread.max_delay, slot))
+                    // The waiter may be between its two stores: the maximum follows the slot.
+                    slot.filter(|slot| thread.max_delay >= slot.delay).map(|slot| (thread.native_id, slot))
                 });
                 if let Some(row) = row {
                     break row;
@@ -269,8 +270,8 @@ fn delays_name_the_lock_by_id_and_go_with_the_thread() {
             };
             stop.store(true, Ordering::Relaxed);
             assert_eq!(row.0, worker.join().unwrap());
-            assert_eq!(row.2.generation, 3);
-            assert!(row.2.delay.units() > 1.0 && row.1 >= row.2.delay, "{row:?}");
+            assert_eq!(row.1.generation, 3);
+            assert!(row.1.delay.units() > 1.0, "{row:?}");
         });
         // The thread is gone, and its row with it.
         for _ in 0..1_000 {
