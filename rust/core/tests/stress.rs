@@ -284,6 +284,46 @@ fn delays_name_the_lock_by_id_and_go_with_the_thread() {
     });
 }
 
+/// One thread waits behind two tickets that another one serves; returns the report that fell due.
+fn self_served_wait(lock: &TicketLock, tuning: &Tuning, key: LockKey) -> Option<watch::DelayReport> {
+    let Draw::Granted = lock.draw() else { panic!("the lock is free") };
+    let Draw::Wait(_first) = lock.draw() else { panic!("the lock is held") };
+    let Draw::Wait(second) = lock.draw() else { panic!("the lock is held") };
+    let waited = thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(5));
+            // SAFETY: the two tickets before the waited one are given back, in turn.
+            unsafe {
+                lock.raw_unlock();
+                lock.raw_unlock();
+            }
+        });
+        lock.wait(second, tuning, key)
+    });
+    // SAFETY: the third ticket was granted to this thread.
+    unsafe { lock.raw_unlock() };
+    waited.watch
+}
+
+/// Only a report that somebody hears raises the bar for the next one.
+#[test]
+fn a_report_that_nobody_heard_falls_due_again() {
+    watched("unheard reports", || {
+        watch::set(None).unwrap();
+        watch::arm();
+        let lock = TicketLock::new();
+        // With this cap every wait's delay peaks at the same height.
+        let tuning = Tuning::new(Backoff::Auto).with_cap(2).with_cpus(64);
+        let wait = || self_served_wait(&lock, &tuning, LockKey::at(32));
+        let first = wait().expect("a delay at its cap outgrew the minimum");
+        let again = wait().expect("nobody heard the first");
+        assert_eq!(first.previous_max, again.previous_max);
+        watch::accept(&again);
+        assert_eq!(wait(), None);
+        watch::disarm();
+    });
+}
+
 /// The report comes after the release, from another thread, and a callback that never returns disturbs no lock.
 #[test]
 fn the_delay_watch_reports_after_the_release_and_never_holds_a_lock_up() {

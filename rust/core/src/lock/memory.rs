@@ -93,15 +93,21 @@ mod imp {
             }
         }
 
-        /// If `peak` outgrew 4/3 of the largest delay reported so far, that earlier maximum; `peak` is then the new one.
+        /// If `peak` outgrew 4/3 of the largest delay reported so far, the thread and that earlier maximum.
         pub(crate) fn outgrown(&self, peak: Delay) -> Option<(u64, Delay)> {
             let record = self.record?;
             let before = Delay::from_bits(record.get(REPORTED) as u32);
             if u64::from(before.bits()) * 4 >= u64::from(peak.bits()) * 3 {
                 return None;
             }
-            record.set(REPORTED, u64::from(peak.bits()));
             Some((record.native_id(), before))
+        }
+    }
+
+    /// The calling thread's new maximum of reported delays.
+    pub(crate) fn mark_reported(delay: Delay) {
+        if let Some(record) = threads::current() {
+            record.set(REPORTED, u64::from(delay.bits()));
         }
     }
 
@@ -147,6 +153,8 @@ mod imp {
         }
     }
 
+    pub(crate) fn mark_reported(_: Delay) {}
+
     /// A model keeps no delays.
     #[must_use]
     pub fn delays() -> Vec<ThreadDelays> {
@@ -154,5 +162,5 @@ mod imp {
     }
 }
 
-pub(crate) use imp::Memory;
 pub use imp::delays;
+pub(crate) use imp::{Memory, mark_reported};

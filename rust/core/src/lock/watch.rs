@@ -11,6 +11,7 @@ use std::thread;
 
 use core::cell::Cell;
 
+use super::memory::mark_reported;
 use crate::policy::Delay;
 use crate::sync::global::{AtomicU32, AtomicU64, Ordering};
 
@@ -36,7 +37,10 @@ pub struct DelayReport {
 /// What [`set`] takes.
 pub type Callback = Box<dyn Fn(&DelayReport) + Send>;
 
+/// Who wants reports: the callback of [`set`], and bindings.
 static ARMED: AtomicU32 = AtomicU32::new(0);
+/// Whether [`set`] has a callback.
+static NATIVE: AtomicU32 = AtomicU32::new(0);
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 static SENDER: Mutex<Option<SyncSender<DelayReport>>> = Mutex::new(None);
 
@@ -86,12 +90,14 @@ pub fn muted<T>(body: impl FnOnce() -> T) -> T {
 pub fn set(callback: Option<Callback>) -> std::io::Result<()> {
     let mut sender = SENDER.lock().unwrap_or_else(PoisonError::into_inner);
     if sender.take().is_some() {
+        NATIVE.store(0, Ordering::Relaxed);
         disarm();
     }
     let Some(callback) = callback else { return Ok(()) };
     let (to, reports) = sync_channel(QUEUE_REPORTS);
     thread::Builder::new().name("ticketlock-watch".into()).spawn(move || deliver(&reports, &*callback))?;
     *sender = Some(to);
+    NATIVE.store(1, Ordering::Relaxed);
     arm();
     Ok(())
 }
@@ -110,8 +116,18 @@ pub fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
-/// Keeps a report until its lock is released.
+/// Notes that somebody will hear `report`: its delay is then the largest that the calling thread, which has just waited, has
+/// reported. For a binding that delivers reports itself; a report that is dropped may fall due again.
+pub fn accept(report: &DelayReport) {
+    mark_reported(report.delay);
+}
+
+/// Keeps a report until its lock is released, if there is a callback for it.
 pub(crate) fn keep(report: DelayReport) {
+    if NATIVE.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    accept(&report);
     if PENDING.try_with(|pending| pending.replace(Some(report))).is_ok_and(|former| former.is_some()) {
         DROPPED.fetch_add(1, Ordering::Relaxed);
     }
@@ -120,7 +136,7 @@ pub(crate) fn keep(report: DelayReport) {
 /// Hands over the calling thread's report, if it has one. Called after a release.
 #[cold]
 pub(crate) fn hand_over() {
-    if ARMED.load(Ordering::Relaxed) == 0 {
+    if NATIVE.load(Ordering::Relaxed) == 0 {
         return;
     }
     let Some(report) = PENDING.try_with(Cell::take).ok().flatten() else { return };

@@ -99,6 +99,7 @@ pub(super) unsafe fn capture(report: DelayReport, callback: Option<&Callback>) -
     if !callback.is_some_and(Callback::is_set) {
         return None;
     }
+    watch::accept(&report);
     // SAFETY: the caller's promise.
     let frames = unsafe { frames() };
     Some(Box::new(Pending { report, frames }))
