@@ -267,6 +267,16 @@ test_venv() {
   printf '%s' "$now" >"$VENV/.tools"
 }
 
+# What most parts begin with: everything that building and testing the wheel takes, or one list of what is missing.
+need_build_tools() {
+  find_python || true
+  need_cc
+  [ -z "${PYTHON:-}" ] || need_venv
+  need_cargo
+  stop_if_missing
+  test_venv
+}
+
 # Cargo builds the binding for this interpreter, whatever python3 on PATH is.
 use_python_for_cargo() { export PYO3_PYTHON="$VENV/bin/python"; }
 

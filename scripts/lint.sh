@@ -3,12 +3,7 @@
 . "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 start=$SECONDS
 
-find_python || true
-need_cc
-[ -z "${PYTHON:-}" ] || need_venv
-need_cargo
-stop_if_missing
-test_venv
+need_build_tools
 use_python_for_cargo
 cd -- "$ROOT"
 

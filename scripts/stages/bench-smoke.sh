@@ -3,12 +3,7 @@
 # minutes: 15
 # Runs every benchmark once and briefly, so that they cannot rot. Looks at no time.
 . "$(dirname -- "${BASH_SOURCE[0]}")/../lib.sh"
-find_python || true
-need_cc
-[ -z "${PYTHON:-}" ] || need_venv
-need_cargo
-stop_if_missing
-test_venv
+need_build_tools
 build_wheel "$VENV" "$ROOT/dist"
 install_wheel "$VENV" "$WHEEL"
 cd -- "$ROOT"

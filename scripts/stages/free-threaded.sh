@@ -3,12 +3,7 @@
 # minutes: 25
 # The Python suite on a free-threaded CPython 3.13, with the last PyO3 that builds for it (ci/Cargo-pyo3-0.28.lock).
 . "$(dirname -- "${BASH_SOURCE[0]}")/../lib.sh"
-find_python || true
-need_cc
-[ -z "${PYTHON:-}" ] || need_venv
-need_cargo
-stop_if_missing
-test_venv
+need_build_tools
 
 free_threaded=$("$ROOT/scripts/free-threaded-python.sh")
 venv=$VENVS/free-threaded

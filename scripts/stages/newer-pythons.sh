@@ -7,13 +7,8 @@
 readonly VERSIONS="3.14 3.15"
 
 [ "$(id -u)" -eq 0 ] || skip "making and entering a Debian root needs root"
-find_python || true
-need_cc
-[ -z "${PYTHON:-}" ] || need_venv
-need_cargo
-stop_if_missing
+need_build_tools
 apt_install debootstrap debian-archive-keyring || skip "debootstrap could not be installed"
-test_venv
 build_wheel "$VENV" "$ROOT/dist"
 
 # The number is the recipe's: raise it when the list of packages changes.

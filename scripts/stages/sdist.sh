@@ -4,12 +4,7 @@
 # What `pip install --no-binary` would do: the wheel is built from the unpacked source distribution alone, with its
 # lock file and without a network.
 . "$(dirname -- "${BASH_SOURCE[0]}")/../lib.sh"
-find_python || true
-need_cc
-[ -z "${PYTHON:-}" ] || need_venv
-need_cargo
-stop_if_missing
-test_venv
+need_build_tools
 
 scratch=$(mktemp -d)
 trap 'rm -rf -- "$scratch"' EXIT
