@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,17 @@ if TYPE_CHECKING:
 
 FAKE = [sys.executable, str(Path(__file__).parent / "fake_lab.py")]
 REAL = [sys.executable, "-m", "ticketlock"]
+
+
+def pytest_configure() -> None:
+    """Have the commands under test start with the usual signals, whatever this run was started under.
+
+    `nohup` and the background jobs of scripts leave signals ignored, children inherit that, and the command rightly keeps to it.
+    """
+    for name, usual in (("SIGINT", signal.default_int_handler), ("SIGTERM", signal.SIG_DFL), ("SIGHUP", signal.SIG_DFL)):
+        signum = getattr(signal, name, None)
+        if signum is not None and signal.getsignal(signum) == signal.SIG_IGN:
+            signal.signal(signum, usual)
 
 
 class ScriptedEngine:
