@@ -235,23 +235,7 @@ fn delays_name_the_lock_by_id_and_go_with_the_thread() {
         thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 let native_id = ticketlock::machine::thread_id();
-                let Draw::Granted = lock.draw() else { panic!("the lock is free") };
-                let Draw::Wait(first) = lock.draw() else { panic!("the lock is held") };
-                let Draw::Wait(second) = lock.draw() else { panic!("the lock is held") };
-                thread::scope(|inner| {
-                    inner.spawn(|| {
-                        thread::sleep(Duration::from_millis(5));
-                        // SAFETY: the worker's first two tickets are given back for it, in turn.
-                        unsafe {
-                            lock.raw_unlock();
-                            lock.raw_unlock();
-                        }
-                    });
-                    let _ = first;
-                    lock.wait(second, &tuning, key);
-                });
-                // SAFETY: the third ticket was granted to this thread.
-                unsafe { lock.raw_unlock() };
+                self_served_wait(&lock, &tuning, key);
                 while !stop.load(Ordering::Relaxed) {
                     thread::yield_now();
                 }
@@ -396,22 +380,7 @@ fn a_forked_child_forgets_the_threads_it_has_not() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 // This thread has a record: it has waited in a line that it served itself.
-                let Draw::Granted = lock.draw() else { panic!("the lock is free") };
-                let Draw::Wait(_first) = lock.draw() else { panic!("the lock is held") };
-                let Draw::Wait(second) = lock.draw() else { panic!("the lock is held") };
-                thread::scope(|inner| {
-                    inner.spawn(|| {
-                        thread::sleep(Duration::from_millis(2));
-                        // SAFETY: the two tickets before the waited one are given back, in turn.
-                        unsafe {
-                            lock.raw_unlock();
-                            lock.raw_unlock();
-                        }
-                    });
-                    lock.wait(second, &tuning, LockKey::at(24));
-                });
-                // SAFETY: the third ticket was granted to this thread.
-                unsafe { lock.raw_unlock() };
+                self_served_wait(&lock, &tuning, LockKey::at(24));
                 ready.wait();
                 while !stop.load(Ordering::Relaxed) {
                     thread::yield_now();
