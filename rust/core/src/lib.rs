@@ -27,5 +27,8 @@ pub mod policy;
 pub mod sync;
 pub mod telemetry;
 
-pub use lock::{Draw, NotLocked, Queued, TicketGuard, TicketLock, Tuning, Waited, delays};
-pub use policy::Backoff;
+pub use lock::{
+    Deadline, Draw, Ended, Lock, LockGuard, NotLocked, Queued, TicketGuard, TicketLock, Tuning, Wait, WaitStats, Waited, Waiting,
+    delays,
+};
+pub use policy::{Backoff, Fairness, UnknownFairness};

@@ -8,24 +8,66 @@
 
 #[cfg(not(any(ticketlock_loom, ticketlock_shuttle)))]
 mod imp {
-    pub use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+    pub use core::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
 
     /// Gives the CPU to another runnable thread.
     pub fn yield_now() {
         std::thread::yield_now();
     }
+
+    /// The cheap side of an asymmetric pair of fences: keeps the compiler from reordering; the other side's `membarrier` is
+    /// the fence for both.
+    #[inline]
+    pub fn light_fence() {
+        core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Nothing: the read-modify-write before it is a full fence, or is `SeqCst` like the access after it.
+    #[inline]
+    pub const fn model_fence() {}
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    pub use std::thread::{Thread, current, park};
 }
 
 #[cfg(ticketlock_loom)]
 mod imp {
-    pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-    pub use loom::thread::yield_now;
+    pub use loom::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
+    pub use loom::sync::{Mutex, MutexGuard};
+    pub use loom::thread::{Thread, current, park, yield_now};
+
+    /// A model has no `membarrier`: both sides are fences.
+    pub fn light_fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    /// A model does not know that two `SeqCst` accesses keep their order.
+    pub fn model_fence() {
+        fence(Ordering::SeqCst);
+    }
 }
 
 #[cfg(all(ticketlock_shuttle, not(ticketlock_loom)))]
 mod imp {
-    pub use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-    pub use shuttle::thread::yield_now;
+    pub use shuttle::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
+    pub use shuttle::sync::{Mutex, MutexGuard};
+    pub use shuttle::thread::{Thread, current, park, yield_now};
+
+    /// A model has no `membarrier`: both sides are fences.
+    pub fn light_fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    /// A model does not know that two `SeqCst` accesses keep their order.
+    pub fn model_fence() {
+        fence(Ordering::SeqCst);
+    }
 }
 
 pub use imp::*;

@@ -64,6 +64,23 @@ pub(crate) fn drive(waiter: &mut Waiter, wants_chance: bool, mechanism: &mut imp
     }
 }
 
+/// Runs `waiter` while it pauses and polls. True if its lock is had, false if it wants to give up its CPU: for a lock whose
+/// waiters then sleep elsewhere.
+#[inline]
+pub(crate) fn drive_until_idle(waiter: &mut Waiter, mechanism: &mut impl Mechanism) -> bool {
+    loop {
+        match waiter.decide() {
+            Action::Enter => return true,
+            Action::Pause(units) => mechanism.pause(units),
+            Action::Yield | Action::Park(_) => return false,
+            Action::Poll => {
+                let serving = mechanism.read();
+                waiter.polled(serving, 0);
+            }
+        }
+    }
+}
+
 /// The real one. `read` is the lock's own acquire load.
 pub(crate) struct Real<R, O> {
     pub(crate) read: R,

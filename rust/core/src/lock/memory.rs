@@ -82,6 +82,11 @@ mod imp {
             self.delay
         }
 
+        /// Whether spinning on the lock has paid: positive if so. 0 for rules without a table.
+        pub(crate) fn spin_score(&self) -> i8 {
+            self.opened.map_or(0, |opened| opened.spin_score)
+        }
+
         pub(crate) fn close(&self, backoff: Backoff, collision: Collision, key: LockKey, delay: Delay, peak: Delay, paid: bool) {
             let Some(record) = self.record else { return };
             match self.opened {
@@ -146,6 +151,9 @@ mod imp {
         }
         pub(crate) fn delay(&self) -> Delay {
             Delay::MIN
+        }
+        pub(crate) fn spin_score(&self) -> i8 {
+            0
         }
         pub(crate) fn close(&self, _: Backoff, _: Collision, _: LockKey, _: Delay, _: Delay, _: bool) {}
         pub(crate) fn outgrown(&self, _: Delay) -> Option<(u64, Delay)> {

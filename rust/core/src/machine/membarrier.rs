@@ -43,6 +43,15 @@ pub fn probe() -> Membarrier {
     probe_with(env::overrides().membarrier, kernel)
 }
 
+/// A full fence on every CPU that runs a thread of this process now; the process must be registered (see [`probe`]).
+/// 0.1 us alone, 7-15 us in a guest while a sibling runs.
+///
+/// # Errors
+/// When the kernel refuses, which a filter that came after registration makes it do.
+pub fn barrier() -> std::io::Result<()> {
+    kernel(command::PRIVATE_EXPEDITED).map(|_| ())
+}
+
 /// [`probe`] against any `kernel`, which carries out a command and answers its result or the error.
 fn probe_with(mode: MembarrierMode, kernel: impl Fn(i32) -> std::io::Result<i64>) -> Membarrier {
     if mode == MembarrierMode::Off {

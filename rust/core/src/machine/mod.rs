@@ -9,12 +9,14 @@
 //! * [`env`](mod@env): the `TICKETLOCK_*` overrides.
 //! * [`pause`]: how long one spin hint takes, and how many make one policy unit.
 //! * [`cpus`]: CPUs online, allowed and paid for; [`cgroup`]: the quota.
+//! * [`clock`]: the monotonic clock.
 //! * [`membarrier`]: whether one-sided fences are to be had.
 //!
 //! All functions may be called from any thread at any time. The environment is read once, at first use: a program that
 //! changes its environment while threads run should call [`init`] before (a language binding: when it is imported).
 
 pub mod cgroup;
+pub mod clock;
 pub mod cpuid;
 pub mod cpus;
 pub mod env;

@@ -80,3 +80,49 @@ pub const YIELD_COST_UNITS: u32 = 250;
 /// Length of such a sleep, in units (12,500 units of 4 ns are 50 us, the default timer slack of a Linux thread: a shorter
 /// sleep is not to be had). Strict tickets have no kick, so the sleep is bounded and repeated.
 pub const PARK_UNITS: u32 = 12_500;
+
+/// Time from one forced hand-over of a lock to the next under `balanced`, in ns: least and most.
+///
+/// Reason: a hand-over costs some 10 us of switches, so 0.3 ms keeps it near 3 % at worst; with 32 waiters the average of
+/// 0.55 ms makes a wait of some 18 ms. Source: design measurements (0.3-1 ms); the upper bound is this project's sweep.
+pub const PACE_BALANCED_NS: (u64, u64) = (300_000, 800_000);
+
+/// The same under `throughput`. Reason: ten times as seldom makes the switches vanish from the measurements, and waits stay
+/// far below those of locks that never hand over (0.14-0.6 s).
+pub const PACE_THROUGHPUT_NS: (u64, u64) = (5_000_000, 10_000_000);
+
+/// How long a waiter under `strict` may be passed by, in ns. Source: the value of Go's and Python's own mutexes.
+pub const STRICT_PATIENCE_NS: u64 = 1_000_000;
+
+/// First distance between two looks of a waiter that keeps watch, in ns. Reason: with the usual timer slack of 50 us a
+/// shorter sleep is not to be had, and a lock left free stands idle at most about this long.
+pub const STANDBY_FIRST_LOOK_NS: u64 = 50_000;
+
+/// Least and most time that a waiter spins before it sleeps, in ns, whatever a park was measured to cost.
+/// Reason: below 4 us nothing but the shortest sections is covered; parks that took longer than 20 us met a busy CPU, which
+/// spinning does not free. Source: design measurements (10-20 us).
+pub const SPIN_BUDGET_RANGE_NS: (u64, u64) = (4_000, 20_000);
+
+/// A spin score falls by one with every spin that ended asleep; so many halve the budget. Reason: 16 halve it slowly enough
+/// that a few preempted holders do not count, and 16 * 13 failures are not reached before the score's floor of -128, which
+/// leaves 1/256 of the budget: a probe that notices when spinning pays again.
+pub const SPIN_SCORE_HALVING: u32 = 16;
+
+/// How long the eldest waiter, awake because its turn has come, spins for the lock to be handed to it, in ns.
+/// Reason: the holder is running if anybody is, and short sections end within this time; a longer one is slept through.
+pub const DUE_SPIN_NS: u64 = 10_000;
+
+/// Time after its last `membarrier` before a bucket's lanes may be fast again, in ns. Reason: a barrier costs 7-15 us beside a
+/// running sibling in a guest, so 200 a second cost 0.3 %. Source: design measurements.
+pub const FAST_AGAIN_NS: u64 = 5_000_000;
+
+/// Longest sleep once a `membarrier` was refused after lanes had been fast, in ns: a release in flight may then have been
+/// missed, and is found by looking. Source: design section 6.
+pub const SLEEP_WITHOUT_BARRIER_NS: u64 = 10_000_000;
+
+/// What going to sleep and being woken is taken to cost before one was measured, in ns.
+pub const PARK_COST_FIRST_NS: u64 = 10_000;
+
+/// Longest sleep of a waiter that must notice signals, in ns: one that arrives between the last look and the sleep is found
+/// after this long. Source: design section 7 (50 ms).
+pub const SIGNAL_SLICE_NS: u64 = 50_000_000;

@@ -1,0 +1,127 @@
+//! The spinners' line: waiters that run, in the order in which they came.
+//!
+//! How long a spinner pauses between its looks is the strict family's own policy: a spinner with `n` ahead behaves as a
+//! waiter with `n` ahead would. A `Yield` of that policy means that the budget is spent, and ends the spinning.
+
+use super::clock::{cpus, now_ns};
+use super::{FREE, Lock, Wait, WaitStats};
+use crate::lock::driver::{Observer, Real, drive_until_idle};
+use crate::lock::memory::Memory;
+use crate::lock::parking::CROWDED;
+use crate::policy::constants::{PARK_COST_FIRST_NS, UNIT_NS};
+use crate::policy::line::{Place, TICKET, has_room, spin_budget_units};
+use crate::policy::{Backoff, Bounds, Collision, LockKey, Waiter};
+use crate::sync::Ordering;
+use crate::sync::global::{self, AtomicU64};
+
+/// One spinner more, and its ticket drawn: the sum of both halves' ones. The ticket's carry drops out at the top.
+const ENTER: u32 = 1 | 1 << 16;
+
+/// What a park was measured to cost lately, in ns: from the call of a waker to the first look of the woken. 0 before the first.
+static PARK_COST_NS: AtomicU64 = AtomicU64::new(0);
+
+/// A sample's weight in that average is 1/8: a few parks are enough to settle, one outlier is not.
+const PARK_COST_WEIGHT: u64 = 8;
+
+pub(super) fn park_cost_ns() -> u64 {
+    match PARK_COST_NS.load(global::Ordering::Relaxed) {
+        0 => PARK_COST_FIRST_NS,
+        cost => cost,
+    }
+}
+
+/// Takes one measured park into account.
+pub(super) fn park_took(ns: u64) {
+    let (cost, sample) = (park_cost_ns(), ns.min(1_000_000));
+    let next = (cost * (PARK_COST_WEIGHT - 1) + sample) / PARK_COST_WEIGHT;
+    PARK_COST_NS.store(next.max(1), global::Ordering::Relaxed);
+}
+
+impl Lock {
+    /// A forked child inherits the counts of spinners that are gone: forgets them, once.
+    #[inline]
+    pub(super) fn adopt(&self) {
+        // pairs with: the release below, so that nobody counts itself before the counts are reset.
+        if self.fork.load(Ordering::Acquire) != crate::lock::parking::fork_generation() {
+            self.adopt_now();
+        }
+    }
+
+    #[cold]
+    fn adopt_now(&self) {
+        let generation = crate::lock::parking::fork_generation();
+        let _queue = self.lane().lock();
+        if self.fork.load(Ordering::Relaxed) != generation {
+            self.line.store(0, Ordering::Relaxed);
+            self.head.store(0, Ordering::Relaxed);
+            // pairs with: the acquire above.
+            self.fork.store(generation, Ordering::Release);
+        }
+    }
+
+    /// Spins for the lock while that can pay. True if it was had.
+    pub(super) fn spin(&self, wait: &Wait, stats: &mut WaitStats, key: LockKey) -> bool {
+        self.spin_observed(wait, stats, key, ()).0
+    }
+
+    /// [`spin`](Self::spin), with what the mechanism did.
+    pub(crate) fn spin_observed<O: Observer>(&self, wait: &Wait, stats: &mut WaitStats, key: LockKey, observer: O) -> (bool, O) {
+        let cpus = cpus();
+        let spinners = u32::from(self.line.load(Ordering::Relaxed) as u16);
+        if !has_room(spinners, cpus) || self.lane().bits() & CROWDED != 0 {
+            return (false, observer);
+        }
+        let memory = Memory::open(Backoff::Auto, Collision::Reset, key);
+        let planned = memory.delay().wait_units(spinners);
+        let budget = spin_budget_units(park_cost_ns(), memory.spin_score(), planned).min(units_left(wait));
+        if budget == 0 {
+            return (false, observer);
+        }
+        let before = self.line.fetch_add(ENTER, Ordering::Relaxed);
+        let ticket = (before >> 16) as u16;
+        if before as u16 == 0 {
+            // The first of a line: the tickets of spinners that left are behind it.
+            self.head.store(ticket, Ordering::Relaxed);
+        }
+        let mut place = Place::new(ticket, self.head.load(Ordering::Relaxed));
+        let bounds = Bounds { yield_after_units: budget as u32, yield_after_units_crowded: budget as u32, ..bounds() };
+        let mut waiter = Waiter::new(Backoff::Auto, bounds, TICKET, place.serving(), memory.delay());
+        let read = || {
+            stats.polls += 1;
+            let free = self.owner.load(Ordering::Relaxed) == FREE;
+            if place.looked(free, self.head.load(Ordering::Relaxed)) && self.raw_try_lock() {
+                let head = self.head.load(Ordering::Relaxed);
+                self.head.store(place.head_after(head), Ordering::Relaxed);
+                return TICKET; // served
+            }
+            place.serving()
+        };
+        let mut mechanism = Real { read, random: 0, observer };
+        let won = drive_until_idle(&mut waiter, &mut mechanism);
+        let observer = mechanism.observer;
+        if !won {
+            // If it was our turn, it is our successor's now.
+            let next = ticket.wrapping_add(1);
+            let _ = self.head.compare_exchange(ticket, next, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        self.line.fetch_sub(1, Ordering::Relaxed);
+        let outcome = waiter.outcome();
+        memory.close(Backoff::Auto, Collision::Reset, key, outcome.delay, outcome.peak, won);
+        (won, observer)
+    }
+}
+
+/// Units until the deadline.
+fn units_left(wait: &Wait) -> u64 {
+    wait.deadline.map_or(u64::MAX, |deadline| (deadline.ns().saturating_sub(now_ns()) as f64 / UNIT_NS) as u64)
+}
+
+#[cfg(not(any(ticketlock_loom, ticketlock_shuttle)))]
+fn bounds() -> Bounds {
+    Bounds::new(crate::machine::delay_cap(), cpus())
+}
+
+#[cfg(any(ticketlock_loom, ticketlock_shuttle))]
+fn bounds() -> Bounds {
+    Bounds::new(16, cpus())
+}
