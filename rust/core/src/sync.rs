@@ -42,12 +42,16 @@ mod imp {
 
     /// A model has no `membarrier`: both sides are fences.
     pub fn light_fence() {
-        fence(Ordering::SeqCst);
+        if !super::mutant::is_weak("light fence") {
+            fence(Ordering::SeqCst);
+        }
     }
 
     /// A model does not know that two `SeqCst` accesses keep their order.
     pub fn model_fence() {
-        fence(Ordering::SeqCst);
+        if !super::mutant::is_weak("model fence") {
+            fence(Ordering::SeqCst);
+        }
     }
 }
 
@@ -103,7 +107,11 @@ pub mod mutant {
     }
 
     pub(crate) fn order(edge: &str, strong: Ordering) -> Ordering {
-        if WEAK.get() == Some(edge) { Ordering::Relaxed } else { strong }
+        if is_weak(edge) { Ordering::Relaxed } else { strong }
+    }
+
+    pub(crate) fn is_weak(edge: &str) -> bool {
+        WEAK.get() == Some(edge)
     }
 }
 
@@ -116,3 +124,36 @@ pub(crate) const fn order(_edge: &str, strong: Ordering) -> Ordering {
 
 #[cfg(ticketlock_loom)]
 pub(crate) use mutant::order;
+
+/// Named places of the protocol where tests strike: with a fork, a signal, a delay.
+#[cfg(ticketlock_faults)]
+pub mod fault {
+    use std::sync::{PoisonError, RwLock};
+
+    /// What a test does at a place.
+    pub type Strike = Box<dyn Fn(&'static str) + Send + Sync>;
+
+    static STRIKE: RwLock<Option<Strike>> = RwLock::new(None);
+
+    /// Sets what happens at places; `None` ends it.
+    pub fn set(strike: Option<Strike>) {
+        *STRIKE.write().unwrap_or_else(PoisonError::into_inner) = strike;
+    }
+
+    pub(crate) fn point(place: &'static str) {
+        // A forked child may inherit a read lock of a thread that is gone; readers do not mind.
+        if let Ok(strike) = STRIKE.try_read() {
+            if let Some(strike) = &*strike {
+                strike(place);
+            }
+        }
+    }
+}
+
+/// Nothing, but in builds that test what happens at `place`.
+#[inline]
+pub(crate) fn fault_point(place: &'static str) {
+    #[cfg(ticketlock_faults)]
+    fault::point(place);
+    let _ = place;
+}

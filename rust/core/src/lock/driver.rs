@@ -131,7 +131,7 @@ mod time {
     use crate::policy::constants::UNIT_NS;
 
     #[inline]
-    pub(super) fn pause_units(units: u64) {
+    pub(crate) fn pause_units(units: u64) {
         pause::spin_units(units);
     }
 
@@ -145,7 +145,7 @@ mod time {
 mod time {
     use crate::sync;
 
-    pub(super) fn pause_units(_units: u64) {
+    pub(crate) fn pause_units(_units: u64) {
         sync::yield_now();
     }
 
@@ -154,4 +154,5 @@ mod time {
     }
 }
 
-use time::{park_units, pause_units};
+use time::park_units;
+pub(crate) use time::pause_units;

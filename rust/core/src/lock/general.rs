@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use super::parking::{Choice, FAST, Lane, PARKED, QUIET};
 use super::ticket::NotLocked;
 use crate::policy::{Fairness, LockKey};
-use crate::sync::{AtomicU8, AtomicU16, AtomicU32, Ordering, fence, light_fence, model_fence, order};
+use crate::sync::{AtomicU8, AtomicU16, AtomicU32, Ordering, fault_point, fence, light_fence, model_fence, order};
 use clock::now_ns;
 
 mod clock;
@@ -34,7 +34,7 @@ mod spin;
 pub use clock::Deadline;
 pub(crate) use clock::cpus;
 #[cfg(any(ticketlock_loom, ticketlock_shuttle))]
-pub use clock::model::cpus as cpus_of_model;
+pub use clock::model;
 
 const FREE: u8 = 0;
 const HELD: u8 = 1;
@@ -258,7 +258,9 @@ impl Lock {
         let lane = self.lane();
         // U1
         if lane.bits() == FAST {
+            fault_point("U2");
             self.store_free(); // U2
+            fault_point("U3");
             let bits = lane.bits_after_release(); // U3
             if bits != FAST {
                 released_while_changing(self.address(), lane);
@@ -306,6 +308,7 @@ impl Lock {
         if lane.bits() & (PARKED | QUIET) != PARKED
             && self.owner.compare_exchange(HELD, FREE, order("swap", Ordering::SeqCst), Ordering::Relaxed).is_ok()
         {
+            model_fence(); // pairs with: P1
             if lane.bits_after_release() != FAST {
                 look_after_release(self.address(), lane);
             }
@@ -340,6 +343,7 @@ impl Lock {
     /// sure that it does: `PASSING` keeps other releases out that did not see the waiters.
     fn pass_on(&self, lane: Lane, check: bool) -> Passed {
         let now_ns = now_ns();
+        fault_point("U4");
         let mut queue = lane.lock();
         let Some(choice) = queue.choose(self.address(), now_ns) else { return Passed::Nobody };
         // pairs with: the acquire of `raw_try_lock`, through the store below.
@@ -370,6 +374,13 @@ impl Lock {
         Passed::On
     }
 
+    /// `head`, the next ticket and the number of spinners, now: for tests of the line.
+    #[doc(hidden)]
+    pub fn line_counts(&self) -> (u16, u16, u16) {
+        let line = self.line.load(Ordering::Relaxed);
+        (self.head.load(Ordering::Relaxed), (line >> 16) as u16, line as u16)
+    }
+
     /// Back to unlocked, whatever the state: for a forked child, where holders and waiters of other threads are gone.
     ///
     /// # Safety
@@ -398,6 +409,7 @@ fn look_after_release(address: usize, lane: Lane) {
     let bits = lane.bits_after_release();
     if bits & (PARKED | QUIET) == PARKED {
         // W
+        fault_point("W");
         let queue = lane.lock();
         let handle = queue.call_heir(address, 0);
         if handle.is_some() {

@@ -24,7 +24,7 @@ pub use ticket::{Draw, NotLocked, Queued, TicketGuard, TicketLock, Tuning, Waite
 #[cfg(any(ticketlock_loom, ticketlock_shuttle))]
 #[doc(hidden)]
 pub mod model {
-    pub use super::general::cpus_of_model as cpus;
+    pub use super::general::model::{cpus, patience_looks, unit_ns};
     pub use super::parking::model::{hand_over_first, without_membarrier};
     pub use crate::machine::clock::model::restart;
 }

@@ -49,6 +49,12 @@ pub fn spins_per_unit() -> u32 {
     calibration().spins_per_unit
 }
 
+/// What one policy unit really takes on this machine, in ns: [`UNIT_NS`], or one spin hint where that takes longer.
+pub fn unit_ns() -> f64 {
+    let calibration = calibration();
+    (calibration.pause_ns * f64::from(calibration.spins_per_unit)).max(UNIT_NS)
+}
+
 /// Spends `n` policy units in spin hints. Out of line, since callers are cold by nature; the product saturates.
 #[inline(never)]
 pub fn spin_units(n: u64) {

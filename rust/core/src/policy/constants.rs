@@ -108,6 +108,11 @@ pub const SPIN_BUDGET_RANGE_NS: (u64, u64) = (4_000, 20_000);
 /// leaves 1/256 of the budget: a probe that notices when spinning pays again.
 pub const SPIN_SCORE_HALVING: u32 = 16;
 
+/// Looks of a spinner at a free lock that a ticket ahead does not take, after which that ticket counts as abandoned.
+/// Reason: the holder's store of `head` and its release are in order, so a running successor takes the lock within one look
+/// of ours; two forgive one interruption of a few cycles. A wrong guess costs one place in line. Source: chosen.
+pub const PATIENCE_LOOKS: u32 = 2;
+
 /// How long the eldest waiter, awake because its turn has come, spins for the lock to be handed to it, in ns.
 /// Reason: the holder is running if anybody is, and short sections end within this time; a longer one is slept through.
 pub const DUE_SPIN_NS: u64 = 10_000;

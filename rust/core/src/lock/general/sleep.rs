@@ -13,15 +13,15 @@
 //! The heir that finds the lock taken again knows that running threads keep it among themselves: it keeps watch instead of
 //! having every release wake somebody (the lane is quiet), and is served when its watch ends, being awake by then.
 
-use super::clock::{cpus, now_ns};
+use super::clock::{cpus, now_ns, units_in};
 use super::spin::{park_cost_ns, park_took};
 use super::{Ended, FREE, HELD, Lock, Wait, WaitStats, Waiting};
+use crate::lock::driver::pause_units;
 use crate::lock::parking::{self, CROWDED, HANDED, Lane, Locked, Node, QUIET, WAITING, WOKEN, Woke};
-use crate::machine::pause::spin_units;
 use crate::policy::Fairness;
-use crate::policy::constants::{DUE_SPIN_NS, SIGNAL_SLICE_NS, UNIT_NS};
+use crate::policy::constants::{DUE_SPIN_NS, SIGNAL_SLICE_NS};
 use crate::policy::pacing::Watch;
-use crate::sync::{Ordering, model_fence, order};
+use crate::sync::{Ordering, fault_point, model_fence, order};
 
 /// One sleeper.
 struct Sleeper<'a> {
@@ -37,11 +37,13 @@ impl Lock {
     /// Sleeps until the lock is had, or the wait is over.
     pub(super) fn sleep(&self, wait: &Wait, waiting: &mut Waiting) -> Ended {
         parking::ready();
+        fault_point("P1");
         let lane = self.lane();
         let node = Node::new(self.address(), lane, wait.fairness, waiting.since_ns);
         {
             let mut queue = lane.lock();
             lane.announce(&mut queue, self.address()); // P1, P2
+            fault_point("P3");
             let quiet = lane.bits() & QUIET != 0;
             let had = self.look(); // P3
             if !had {
@@ -64,8 +66,8 @@ impl Lock {
     }
 
     /// A look that may miss a release, which is then found later.
-    fn glance(&self) -> bool {
-        self.owner.load(Ordering::Relaxed) == FREE && self.raw_try_lock()
+    fn seems_free(&self) -> bool {
+        self.owner.load(Ordering::Relaxed) == FREE
     }
 }
 
@@ -78,7 +80,9 @@ impl Sleeper<'_> {
             let deadline = self.wait.deadline.map(super::Deadline::ns);
             let until = [look, limit, deadline, slice_ends].into_iter().flatten().min();
             self.stats.parks += 1;
+            fault_point("P4");
             let woke = self.node.parker.sleep(until); // P4
+            fault_point("woke");
             let had = match self.node.parker.state() {
                 HANDED => self.handed(),
                 WAITING => {
@@ -110,18 +114,22 @@ impl Sleeper<'_> {
         true
     }
 
-    /// Takes the node out after the lock was taken while queued.
-    ///
-    /// Anybody may release what was just taken (Python allows it), before the queue knows. Such a release leaves the next call
-    /// to this waiter, which it believes to be awake and waiting, or even hands it the lock a second time.
-    fn took(&mut self, mut queue: Locked<'_>) -> bool {
-        if self.node.parker.state() == HANDED {
-            drop(queue);
-            // SAFETY: one of the two acquisitions is given back; the lock's other releases are checked, or there is no thread
-            // that could have released it.
-            let _ = unsafe { self.lock.checked_unlock() };
-            return true;
+    /// H1. Takes the lock if it is free. Under the bucket lock, since others may release what is taken here (Python allows it): a
+    /// release that then found this node queued, and believed it to be waiting, would hand it the lock a second time.
+    fn try_now(&mut self) -> bool {
+        if !self.lock.seems_free() {
+            return false;
         }
+        fault_point("H1");
+        let queue = self.lane.lock();
+        if self.node.parker.state() == HANDED {
+            return self.handed();
+        }
+        self.lock.look() && self.took(queue)
+    }
+
+    /// Takes the node out after the lock was taken, under the bucket lock, while queued.
+    fn took(&mut self, mut queue: Locked<'_>) -> bool {
         queue.unlink(self.node);
         self.lane.mend(&queue, false);
         self.pass_the_duty(queue);
@@ -131,6 +139,7 @@ impl Sleeper<'_> {
     /// L3. Whoever is awake, or keeps watch, stands for all sleepers of its lock. It leaves, the quiet is over, and a release
     /// before that may have counted on it: calls another heir if the lock is free.
     fn pass_the_duty(&self, queue: Locked<'_>) {
+        fault_point("L3");
         model_fence(); // pairs with: the look after a swap
         if self.lock.owner.load(order("L3", Ordering::SeqCst)) == FREE {
             let heir = queue.call_heir(self.lock.address(), 0);
@@ -146,15 +155,16 @@ impl Sleeper<'_> {
     fn woke_by_itself(&mut self, now: u64) -> bool {
         let Some(watch) = self.watch else {
             // A missed release, if barriers fail.
-            return parking::longest_sleep_ns().is_some() && self.lock.glance() && self.took(self.lane.lock());
+            return parking::longest_sleep_ns().is_some() && self.try_now();
         };
         if !watch.is_over(now) {
-            return self.lock.glance() && self.took(self.lane.lock()); // H1
+            return self.try_now(); // H1
         }
         let queue = self.lane.lock();
         if self.node.parker.state() == HANDED {
             return self.handed();
         }
+        fault_point("S1");
         // S1
         self.watch = None;
         self.node.due.set(true);
@@ -177,22 +187,23 @@ impl Sleeper<'_> {
     /// sleep, with a watch to keep.
     fn compete(&mut self, spin_ns: u64) -> bool {
         // H1
-        let mut units = (spin_ns as f64 / UNIT_NS) as u64;
+        let mut units = units_in(spin_ns);
         loop {
             if self.node.parker.state() == HANDED {
                 return self.handed();
             }
             self.stats.polls += 1;
-            if self.lock.glance() {
-                return self.took(self.lane.lock());
+            if self.try_now() {
+                return true;
             }
             if units == 0 {
                 break;
             }
-            spin_units(HEIR_PAUSE_UNITS);
-            units = units.saturating_sub(HEIR_PAUSE_UNITS.max(1));
+            pause_units(1);
+            units -= 1;
         }
         self.stats.futile += 1;
+        fault_point("H2");
         let queue = self.lane.lock();
         if self.node.parker.state() == HANDED {
             return self.handed();
@@ -201,6 +212,7 @@ impl Sleeper<'_> {
         let quiet =
             !self.node.due.get() && self.wait.fairness != Fairness::Strict && queue.is_alone(self.lock.address(), self.lane);
         self.lane.mend(&queue, quiet);
+        fault_point("H3");
         // H3. pairs with: U3, and the look after a swap
         if self.lock.look() {
             return self.took(queue);
@@ -211,6 +223,7 @@ impl Sleeper<'_> {
 
     /// Leaves the line with `reason`, unless the lock is had after all.
     fn leave(&mut self, reason: Ended) -> Ended {
+        fault_point("L1");
         let mut queue = self.lane.lock();
         let state = self.node.parker.state();
         if state == HANDED {
@@ -231,6 +244,3 @@ impl Sleeper<'_> {
         reason
     }
 }
-
-/// Units between two looks of an heir.
-const HEIR_PAUSE_UNITS: u64 = 1;

@@ -3,12 +3,12 @@
 //! How long a spinner pauses between its looks is the strict family's own policy: a spinner with `n` ahead behaves as a
 //! waiter with `n` ahead would. A `Yield` of that policy means that the budget is spent, and ends the spinning.
 
-use super::clock::{cpus, now_ns};
+use super::clock::{cpus, now_ns, patience_looks, unit_ns, units_in};
 use super::{FREE, Lock, Wait, WaitStats};
 use crate::lock::driver::{Observer, Real, drive_until_idle};
 use crate::lock::memory::Memory;
 use crate::lock::parking::CROWDED;
-use crate::policy::constants::{PARK_COST_FIRST_NS, UNIT_NS};
+use crate::policy::constants::PARK_COST_FIRST_NS;
 use crate::policy::line::{Place, TICKET, has_room, spin_budget_units};
 use crate::policy::{Backoff, Bounds, Collision, LockKey, Waiter};
 use crate::sync::Ordering;
@@ -73,7 +73,7 @@ impl Lock {
         }
         let memory = Memory::open(Backoff::Auto, Collision::Reset, key);
         let planned = memory.delay().wait_units(spinners);
-        let budget = spin_budget_units(park_cost_ns(), memory.spin_score(), planned).min(units_left(wait));
+        let budget = spin_budget_units(park_cost_ns(), unit_ns(), memory.spin_score(), planned).min(units_left(wait));
         if budget == 0 {
             return (false, observer);
         }
@@ -83,7 +83,7 @@ impl Lock {
             // The first of a line: the tickets of spinners that left are behind it.
             self.head.store(ticket, Ordering::Relaxed);
         }
-        let mut place = Place::new(ticket, self.head.load(Ordering::Relaxed));
+        let mut place = Place::new(ticket, self.head.load(Ordering::Relaxed), patience_looks());
         let bounds = Bounds { yield_after_units: budget as u32, yield_after_units_crowded: budget as u32, ..bounds() };
         let mut waiter = Waiter::new(Backoff::Auto, bounds, TICKET, place.serving(), memory.delay());
         let read = || {
@@ -113,7 +113,7 @@ impl Lock {
 
 /// Units until the deadline.
 fn units_left(wait: &Wait) -> u64 {
-    wait.deadline.map_or(u64::MAX, |deadline| (deadline.ns().saturating_sub(now_ns()) as f64 / UNIT_NS) as u64)
+    wait.deadline.map_or(u64::MAX, |deadline| units_in(deadline.ns().saturating_sub(now_ns())))
 }
 
 #[cfg(not(any(ticketlock_loom, ticketlock_shuttle)))]

@@ -8,8 +8,8 @@ use crate::policy::Fairness;
 
 #[test]
 fn eight_zero_bytes_unlocked() {
-    assert_eq!((size_of::<Lock>(), align_of::<Lock>()), (8, 8));
     static ZERO: [u64; 1] = [0];
+    assert_eq!((size_of::<Lock>(), align_of::<Lock>()), (8, 8));
     // SAFETY: the same size and alignment, and all fields accept zeros.
     let zero: &Lock = unsafe { &*ZERO.as_ptr().cast::<Lock>() };
     assert!(!zero.is_locked());

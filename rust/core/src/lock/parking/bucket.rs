@@ -27,12 +27,13 @@ pub(crate) struct Locked<'a> {
 impl Bucket {
     #[cfg(not(any(ticketlock_loom, ticketlock_shuttle)))]
     pub(super) const fn new() -> Self {
-        Self { lock: raw::BucketLock::new(), queue: UnsafeCell::new(Queue::new()) }
+        Self { lock: raw::BucketLock::new(), queue: UnsafeCell::new(Queue::new(0)) }
     }
 
     #[cfg(any(ticketlock_loom, ticketlock_shuttle))]
     pub(super) fn new() -> Self {
-        Self { lock: raw::BucketLock::new(), queue: UnsafeCell::new(Queue::new()) }
+        let queue = Queue::new(super::model::first_fair_ns());
+        Self { lock: raw::BucketLock::new(), queue: UnsafeCell::new(queue) }
     }
 
     pub(super) fn lock(&self) -> Locked<'_> {
@@ -48,7 +49,7 @@ impl Bucket {
     pub(super) unsafe fn reset(&self) {
         self.lock.reset();
         // SAFETY: the caller's promise.
-        unsafe { *self.queue.get() = Queue::new() };
+        unsafe { *self.queue.get() = Queue::new(0) };
     }
 }
 

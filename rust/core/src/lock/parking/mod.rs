@@ -29,7 +29,6 @@ pub(crate) use bucket::Locked;
 pub(crate) use parker::{HANDED, WAITING, WOKEN, Woke};
 pub(crate) use queue::{Choice, Node};
 
-use crate::policy::constants::FAST_AGAIN_NS;
 use crate::sync::{AtomicU8, AtomicU32, Ordering, order};
 use bucket::Bucket;
 
@@ -51,7 +50,7 @@ const LANES: usize = BUCKETS * LANES_PER_BUCKET;
 
 /// Releases of a fenced lane without a waiter after which it may be fast again. A counter, since an uncontended release
 /// reads no clock.
-const FAST_AFTER_RELEASES: u32 = 1_024;
+const FAST_AFTER_RELEASES: u32 = if cfg!(any(ticketlock_loom, ticketlock_shuttle)) { 1 } else { 1_024 };
 
 /// A lane by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,21 +193,13 @@ impl Lane {
         if count % FAST_AFTER_RELEASES == 0 && barrier::available() {
             let queue = self.lock();
             // Not at once after a barrier: a lock whose waiters come and go would pay one each time.
-            let rested = barrier::now_ns().saturating_sub(queue.fenced_at_ns) >= FAST_AGAIN_NS;
+            let rested = barrier::rested(queue.fenced_at_ns);
             if rested && queue.waiters(self) == 0 {
                 self.set(FAST);
             }
         }
     }
 }
-
-/// When the first hand-over of a bucket is due: at once.
-#[cfg(not(any(ticketlock_loom, ticketlock_shuttle)))]
-const fn first_fair_ns() -> u64 {
-    0
-}
-#[cfg(any(ticketlock_loom, ticketlock_shuttle))]
-use model::first_fair_ns;
 
 /// Before anything is queued: decides how releases and parkers divide the fence between them, and makes forked children drop
 /// what they inherit. Costs three system calls once, later a load.
@@ -231,7 +222,7 @@ mod barrier {
     use super::{FAST, LANES_PER_BUCKET, Lane, table};
     pub(super) use crate::machine::clock::now_ns;
     use crate::machine::membarrier::{self, Membarrier};
-    use crate::policy::constants::SLEEP_WITHOUT_BARRIER_NS;
+    use crate::policy::constants::{FAST_AGAIN_NS, SLEEP_WITHOUT_BARRIER_NS};
     use crate::sync::global::{AtomicU32, Ordering};
 
     /// Nobody has asked the kernel yet; no lane is fast.
@@ -254,6 +245,11 @@ mod barrier {
     /// Whether a plain store of `owner` needs the waiter's barrier to be seen in time. Where it does not, the release is a
     /// `SeqCst` store, which the architecture orders before the load that follows.
     const NEEDS_BARRIER: bool = cfg!(any(target_arch = "x86", target_arch = "x86_64"));
+
+    /// Whether the last barrier, at `at_ns`, is long ago.
+    pub(super) fn rested(at_ns: u64) -> bool {
+        now_ns().saturating_sub(at_ns) >= FAST_AGAIN_NS
+    }
 
     pub(super) fn decided() -> bool {
         STATE.load(Ordering::Relaxed) != UNDECIDED
@@ -344,6 +340,9 @@ mod barrier {
     pub(super) use crate::machine::clock::now_ns;
     use crate::sync::light_fence;
 
+    pub(super) fn rested(_at_ns: u64) -> bool {
+        true
+    }
     pub(super) fn decided() -> bool {
         true
     }

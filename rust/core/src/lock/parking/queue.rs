@@ -64,11 +64,12 @@ pub(crate) enum Choice {
 }
 
 impl Queue {
-    pub(super) const fn new() -> Self {
+    /// Empty, with the next hand-over due at `next_fair_ns`.
+    pub(super) const fn new(next_fair_ns: u64) -> Self {
         Self {
             head: ptr::null(),
             tail: ptr::null(),
-            next_fair_ns: super::first_fair_ns(),
+            next_fair_ns,
             random: 0x9E37_79B9,
             waiters: [0; LANES_PER_BUCKET],
             fenced_at_ns: 0,
