@@ -355,9 +355,12 @@ impl Lock {
                 if check {
                     self.owner.store(HELD, Ordering::Relaxed);
                 }
-                let handle = queue.hand_over(node, now_ns); // the lock is its from here on
+                queue.take_out(node, now_ns);
+                // Before the waiter can know: as soon as it owns the lock it may release, and must not find the lane quiet that
+                // its leaving has left without anybody who looks.
                 lane.mend(&queue, false);
-                handle
+                fault_point("handed");
+                queue.give(node) // the lock is its from here on
             }
             Choice::Wake => {
                 // Whoever queues looks at `owner` under the bucket lock, after us. pairs with: the acquire of `raw_try_lock`.

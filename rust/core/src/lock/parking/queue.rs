@@ -172,17 +172,19 @@ impl Queue {
         })
     }
 
-    /// Takes the chosen waiter out and makes it the owner; the handle to wake it with, if it sleeps.
-    pub(crate) fn hand_over(&mut self, node: *const Node, now_ns: u64) -> Option<Handle> {
-        let pace_ns = {
-            let chance = self.chance();
-            // SAFETY: `choose` found it queued, and the bucket has been locked since; so it is alive until `HANDED` is seen.
-            let node = unsafe { &*node };
-            self.unlink(node);
-            node.fairness.pace_ns(chance)
-        };
-        self.next_fair_ns = now_ns.saturating_add(pace_ns);
-        // SAFETY: as above.
+    /// Takes the chosen waiter out; the lane is to be mended before [`give`](Self::give).
+    pub(crate) fn take_out(&mut self, node: *const Node, now_ns: u64) {
+        let chance = self.chance();
+        // SAFETY: `choose` found it queued, and the bucket has been locked since; so it is alive until `HANDED` is seen.
+        let node = unsafe { &*node };
+        self.unlink(node);
+        self.next_fair_ns = now_ns.saturating_add(node.fairness.pace_ns(chance));
+    }
+
+    /// Makes the waiter that was taken out the owner; the handle to wake it with, if it sleeps.
+    #[allow(clippy::unused_self)] // says that the bucket is locked
+    pub(crate) fn give(&self, node: *const Node) -> Option<Handle> {
+        // SAFETY: as in `take_out`; `HANDED` is set last.
         let parker = unsafe { &(*node).parker };
         let handle = (parker.state() == WAITING).then(|| parker.handle());
         parker.set(HANDED);
