@@ -2,7 +2,7 @@
 # inputs: Cargo.toml Cargo.lock rust/core
 # minutes: 15
 # The model checkers run the same lock code with their own atomics behind `core::sync`: loom explores every
-# interleaving of small scenes, shuttle random schedules of larger ones.
+# interleaving of small scenes, shuttle random schedules of larger ones. Then what no model has: strikes, machine code.
 . "$(dirname -- "${BASH_SOURCE[0]}")/../lib.sh"
 need_cc
 need_cargo
@@ -23,3 +23,11 @@ for checker in loom shuttle; do
     # Those panics say nothing: two lines for each of thousands of executions.
     sed -e '/^$/d' -e '/^Box<dyn Any>$/d' -e '/panicked at .*\/generator-/d'
 done
+
+# The default lock, struck at every named step of its protocol by delays, signals and forks.
+CARGO_TARGET_DIR="$base/faults" RUSTFLAGS="--cfg ticketlock_faults" \
+  run cargo test --locked --release --package ticketlock --test faults_lock -- --nocapture
+
+# The machine code of an uncontended pair, as users build it.
+CARGO_TARGET_DIR="$base/plain" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=false \
+  run cargo test --locked --release --package ticketlock --test one_locked_instruction -- --nocapture

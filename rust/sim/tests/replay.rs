@@ -1,12 +1,14 @@
 //! The real lock and the simulator run the same policy: what the mechanism executed in a real wait is replayed through the
-//! simulator's driver, and both must have done the same, event for event. Two planted faults must make that fail.
+//! simulator's driver, and both must have done the same, event for event. Two planted faults must make that fail. The spinners
+//! of the default lock run the strict family's policy, and are held to it in the same way.
 
 use std::thread;
 use std::time::Duration;
 
 use ticketlock::lock::{Draw, Event, Tuning, Waited};
-use ticketlock::policy::{Delay, LockKey};
-use ticketlock::{Backoff, TicketLock};
+use ticketlock::policy::line::TICKET;
+use ticketlock::policy::{Bounds, Delay, LockKey};
+use ticketlock::{Backoff, Lock, TicketLock};
 use ticketlock_sim::{Arrival, Costs, Recorded, Trace, wait};
 
 const COSTS: Costs = Costs { poll: 1, yield_now: 1 };
@@ -84,6 +86,64 @@ fn the_lock_does_what_the_simulator_does() {
             let simulated = replay(&real, &real.events);
             assert_eq!(simulated.events, real.events, "{rule}, {ahead} ahead, {cpus} CPUs");
             assert_eq!(simulated.outcome, real.waited.outcome, "{rule}, {ahead} ahead, {cpus} CPUs");
+        }
+    }
+}
+
+/// A spinner of the default lock, with others ahead or alone, that gets the lock or spends its budget.
+#[test]
+fn a_spinner_of_the_default_lock_does_what_the_simulator_does() {
+    for (ahead, hold) in [(0, 200), (3, 200), (3, 0)] {
+        let lock = &Lock::new();
+        assert!(lock.raw_try_lock());
+        let bounds = |budget| Bounds { yield_after_units: budget, yield_after_units_crowded: budget, ..Bounds::new(16_000, 64) };
+        let (spun, events) = thread::scope(|scope| {
+            for before in 1..=ahead {
+                scope.spawn(|| {
+                    if lock.spin_in_line(bounds(u32::MAX), Delay::MIN, ()).0.won {
+                        thread::sleep(Duration::from_micros(hold));
+                        // SAFETY: acquired above.
+                        unsafe { lock.raw_unlock() };
+                    }
+                });
+                while lock.line_counts().2 < before {
+                    thread::yield_now();
+                }
+            }
+            // Held throughout, it ends when its budget is spent.
+            let budget = if hold == 0 { 3_000 } else { u32::MAX };
+            let last = scope.spawn(move || {
+                let result = lock.spin_in_line(bounds(budget), Delay::MIN, Vec::new());
+                if result.0.won {
+                    // SAFETY: acquired above.
+                    unsafe { lock.raw_unlock() };
+                }
+                result
+            });
+            if hold == 0 {
+                let result = last.join().unwrap();
+                // SAFETY: acquired above; the others go on.
+                unsafe { lock.raw_unlock() };
+                return result;
+            }
+            while lock.line_counts().2 <= ahead {
+                thread::yield_now();
+            }
+            thread::sleep(Duration::from_micros(hold));
+            // SAFETY: acquired above.
+            unsafe { lock.raw_unlock() };
+            last.join().unwrap()
+        });
+        assert_eq!(spun.won, hold != 0);
+        let budget = if hold == 0 { 3_000 } else { u32::MAX };
+        let arrival = Arrival { ticket: TICKET, serving: spun.serving, delay: Delay::MIN };
+        let reads: Vec<u32> =
+            events.iter().filter_map(|event| if let Event::Read(serving) = event { Some(*serving) } else { None }).collect();
+        let mut recorded = Recorded::new(&reads);
+        let simulated = wait(Backoff::Auto, bounds(budget), arrival, COSTS, &mut recorded, || 0, events.len());
+        assert_eq!(simulated.events, events, "{ahead} ahead, held for {hold} us");
+        if spun.won {
+            assert_eq!(simulated.outcome, spun.outcome);
         }
     }
 }

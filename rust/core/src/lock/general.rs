@@ -35,6 +35,8 @@ pub use clock::Deadline;
 pub(crate) use clock::cpus;
 #[cfg(any(ticketlock_loom, ticketlock_shuttle))]
 pub use clock::model;
+#[doc(hidden)]
+pub use spin::Spun;
 
 const FREE: u8 = 0;
 const HELD: u8 = 1;

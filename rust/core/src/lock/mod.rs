@@ -16,6 +16,8 @@ mod ticket;
 pub mod watch;
 
 pub use driver::{Event, Observer};
+#[doc(hidden)]
+pub use general::Spun;
 pub use general::{Deadline, Ended, Lock, LockGuard, Wait, WaitStats, Waiting};
 pub use memory::{ThreadDelays, delays};
 pub use ticket::{Draw, NotLocked, Queued, TicketGuard, TicketLock, Tuning, Waited, next_lock_id};

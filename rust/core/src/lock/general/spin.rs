@@ -10,7 +10,7 @@ use crate::lock::memory::Memory;
 use crate::lock::parking::CROWDED;
 use crate::policy::constants::PARK_COST_FIRST_NS;
 use crate::policy::line::{Place, TICKET, has_room, spin_budget_units};
-use crate::policy::{Backoff, Bounds, Collision, LockKey, Waiter};
+use crate::policy::{Backoff, Bounds, Collision, Delay, LockKey, Outcome, Waiter};
 use crate::sync::Ordering;
 use crate::sync::global::{self, AtomicU64};
 
@@ -61,22 +61,26 @@ impl Lock {
 
     /// Spins for the lock while that can pay. True if it was had.
     pub(super) fn spin(&self, wait: &Wait, stats: &mut WaitStats, key: LockKey) -> bool {
-        self.spin_observed(wait, stats, key, ()).0
-    }
-
-    /// [`spin`](Self::spin), with what the mechanism did.
-    pub(crate) fn spin_observed<O: Observer>(&self, wait: &Wait, stats: &mut WaitStats, key: LockKey, observer: O) -> (bool, O) {
-        let cpus = cpus();
         let spinners = u32::from(self.line.load(Ordering::Relaxed) as u16);
-        if !has_room(spinners, cpus) || self.lane().bits() & CROWDED != 0 {
-            return (false, observer);
+        if !has_room(spinners, cpus()) || self.lane().bits() & CROWDED != 0 {
+            return false;
         }
         let memory = Memory::open(Backoff::Auto, Collision::Reset, key);
         let planned = memory.delay().wait_units(spinners);
-        let budget = spin_budget_units(park_cost_ns(), unit_ns(), memory.spin_score(), planned).min(units_left(wait));
+        let budget = spin_budget_units(park_cost_ns(), unit_ns(), memory.spin_score(), planned).min(units_left(wait)) as u32;
         if budget == 0 {
-            return (false, observer);
+            return false;
         }
+        let bounds = Bounds { yield_after_units: budget, yield_after_units_crowded: budget, ..bounds() };
+        let (spun, ()) = self.spin_in_line(bounds, memory.delay(), ());
+        stats.polls += spun.outcome.polls;
+        memory.close(Backoff::Auto, Collision::Reset, key, spun.outcome.delay, spun.outcome.peak, spun.won);
+        spun.won
+    }
+
+    /// One turn in the line of spinners, with what the mechanism did.
+    #[doc(hidden)]
+    pub fn spin_in_line<O: Observer>(&self, bounds: Bounds, delay: Delay, observer: O) -> (Spun, O) {
         let before = self.line.fetch_add(ENTER, Ordering::Relaxed);
         let ticket = (before >> 16) as u16;
         if before as u16 == 0 {
@@ -84,10 +88,9 @@ impl Lock {
             self.head.store(ticket, Ordering::Relaxed);
         }
         let mut place = Place::new(ticket, self.head.load(Ordering::Relaxed), patience_looks());
-        let bounds = Bounds { yield_after_units: budget as u32, yield_after_units_crowded: budget as u32, ..bounds() };
-        let mut waiter = Waiter::new(Backoff::Auto, bounds, TICKET, place.serving(), memory.delay());
+        let serving = place.serving();
+        let mut waiter = Waiter::new(Backoff::Auto, bounds, TICKET, serving, delay);
         let read = || {
-            stats.polls += 1;
             let free = self.owner.load(Ordering::Relaxed) == FREE;
             if place.looked(free, self.head.load(Ordering::Relaxed)) && self.raw_try_lock() {
                 let head = self.head.load(Ordering::Relaxed);
@@ -105,10 +108,20 @@ impl Lock {
             let _ = self.head.compare_exchange(ticket, next, Ordering::Relaxed, Ordering::Relaxed);
         }
         self.line.fetch_sub(1, Ordering::Relaxed);
-        let outcome = waiter.outcome();
-        memory.close(Backoff::Auto, Collision::Reset, key, outcome.delay, outcome.peak, won);
-        (won, observer)
+        (Spun { won, serving, outcome: waiter.outcome() }, observer)
     }
+}
+
+/// A turn in the line of spinners.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spun {
+    /// The lock was had; otherwise the budget was spent.
+    pub won: bool,
+    /// The number being served when it began, as the strict family's waiter with [`TICKET`] sees it.
+    pub serving: u32,
+    /// What the policy made of it.
+    pub outcome: Outcome,
 }
 
 /// Units until the deadline.
