@@ -203,30 +203,37 @@ impl Lock {
         self.line.load(Ordering::Relaxed) as u16 == 0 && self.raw_try_lock()
     }
 
-    /// Waits for the lock, which could not be had at once. `key` names it in its thread's delay table. The one wait function
-    /// of this lock; a thread of an interpreter must be detached from it.
+    /// Waits for the lock, which could not be had at once, and measures how long. `key` names the lock in its thread's delay
+    /// table. The one wait function of this lock; a thread of an interpreter must be detached from it.
     #[cold]
     #[inline(never)]
     pub fn wait(&self, wait: &Wait, waiting: &mut Waiting, key: LockKey) -> Ended {
-        let begun = waiting.since_ns != 0;
-        if !begun {
+        let again = waiting.since_ns != 0;
+        if !again {
             waiting.since_ns = now_ns().max(1);
         }
-        self.adopt();
         // Whoever comes back from a signal's handler has spun before.
-        let ended = if wait.spin && !begun && self.spin(wait, &mut waiting.stats, key) {
-            Ended::Acquired
-        } else {
-            self.sleep(wait, waiting)
-        };
+        let ended = self.wait_unmeasured(wait, waiting, key, wait.spin && !again);
         waiting.stats.ns = now_ns().saturating_sub(waiting.since_ns);
         ended
+    }
+
+    /// [`wait`](Self::wait) without reading the clock before it has to sleep.
+    fn wait_unmeasured(&self, wait: &Wait, waiting: &mut Waiting, key: LockKey, spin: bool) -> Ended {
+        self.adopt();
+        if spin && self.spin(wait, &mut waiting.stats, key) {
+            return Ended::Acquired;
+        }
+        if waiting.since_ns == 0 {
+            waiting.since_ns = now_ns().max(1);
+        }
+        self.sleep(wait, waiting)
     }
 
     #[cold]
     #[inline(never)]
     fn wait_plain(&self, fairness: Fairness) {
-        let ended = self.wait(&Wait::new(fairness), &mut Waiting::default(), self.key());
+        let ended = self.wait_unmeasured(&Wait::new(fairness), &mut Waiting::default(), self.key(), true);
         debug_assert_eq!(ended, Ended::Acquired);
     }
 

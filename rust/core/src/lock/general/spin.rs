@@ -8,7 +8,7 @@ use super::{FREE, Lock, Wait, WaitStats};
 use crate::lock::driver::{Observer, Real, drive_until_idle};
 use crate::lock::memory::Memory;
 use crate::lock::parking::CROWDED;
-use crate::policy::constants::PARK_COST_FIRST_NS;
+use crate::policy::constants::{BRIEF_UNITS, PARK_COST_FIRST_NS};
 use crate::policy::line::{Place, TICKET, has_room, spin_budget_units};
 use crate::policy::{Backoff, Bounds, Collision, Delay, LockKey, Outcome, Waiter};
 use crate::sync::Ordering;
@@ -65,51 +65,86 @@ impl Lock {
         if !has_room(spinners, cpus()) || self.lane().bits() & CROWDED != 0 {
             return false;
         }
-        let memory = Memory::open(Backoff::Auto, Collision::Reset, key);
-        let planned = memory.delay().wait_units(spinners);
-        let budget = spin_budget_units(park_cost_ns(), unit_ns(), memory.spin_score(), planned).min(units_left(wait)) as u32;
-        if budget == 0 {
-            return false;
+        let mut turn = self.enter_line();
+        // Short sections end before a look at the thread's memory would: the next in line does not tune, so it needs none yet.
+        let mut won = turn.place.ahead() == 0 && {
+            let spun = turn.drive(budget_bounds(BRIEF_UNITS), Delay::MIN, ()).0;
+            stats.polls += spun.outcome.polls;
+            spun.won
+        };
+        if !won {
+            let memory = Memory::open(Backoff::Auto, Collision::Reset, key);
+            let planned = memory.delay().wait_units(turn.place.ahead());
+            let budget = spin_budget_units(park_cost_ns(), unit_ns(), memory.spin_score(), planned).min(units_left(wait));
+            if budget > 0 {
+                let spun = turn.drive(budget_bounds(budget as u32), memory.delay(), ()).0;
+                stats.polls += spun.outcome.polls;
+                won = spun.won;
+                memory.close(Backoff::Auto, Collision::Reset, key, spun.outcome.delay, spun.outcome.peak, won);
+            }
         }
-        let bounds = Bounds { yield_after_units: budget, yield_after_units_crowded: budget, ..bounds() };
-        let (spun, ()) = self.spin_in_line(bounds, memory.delay(), ());
-        stats.polls += spun.outcome.polls;
-        memory.close(Backoff::Auto, Collision::Reset, key, spun.outcome.delay, spun.outcome.peak, spun.won);
-        spun.won
+        turn.leave(won);
+        won
     }
 
     /// One turn in the line of spinners, with what the mechanism did.
     #[doc(hidden)]
     pub fn spin_in_line<O: Observer>(&self, bounds: Bounds, delay: Delay, observer: O) -> (Spun, O) {
+        let mut turn = self.enter_line();
+        let (spun, observer) = turn.drive(bounds, delay, observer);
+        turn.leave(spun.won);
+        (spun, observer)
+    }
+
+    fn enter_line(&self) -> Turn<'_> {
         let before = self.line.fetch_add(ENTER, Ordering::Relaxed);
         let ticket = (before >> 16) as u16;
         if before as u16 == 0 {
             // The first of a line: the tickets of spinners that left are behind it.
             self.head.store(ticket, Ordering::Relaxed);
         }
-        let mut place = Place::new(ticket, self.head.load(Ordering::Relaxed), patience_looks());
+        Turn { lock: self, ticket, place: Place::new(ticket, self.head.load(Ordering::Relaxed), patience_looks()) }
+    }
+}
+
+/// A spinner in line.
+struct Turn<'a> {
+    lock: &'a Lock,
+    ticket: u16,
+    place: Place,
+}
+
+impl Turn<'_> {
+    fn drive<O: Observer>(&mut self, bounds: Bounds, delay: Delay, observer: O) -> (Spun, O) {
+        let (lock, place) = (self.lock, &mut self.place);
         let serving = place.serving();
         let mut waiter = Waiter::new(Backoff::Auto, bounds, TICKET, serving, delay);
         let read = || {
-            let free = self.owner.load(Ordering::Relaxed) == FREE;
-            if place.looked(free, self.head.load(Ordering::Relaxed)) && self.raw_try_lock() {
-                let head = self.head.load(Ordering::Relaxed);
-                self.head.store(place.head_after(head), Ordering::Relaxed);
+            let free = lock.owner.load(Ordering::Relaxed) == FREE;
+            if place.looked(free, lock.head.load(Ordering::Relaxed)) && lock.raw_try_lock() {
+                let head = lock.head.load(Ordering::Relaxed);
+                lock.head.store(place.head_after(head), Ordering::Relaxed);
                 return TICKET; // served
             }
             place.serving()
         };
         let mut mechanism = Real { read, random: 0, observer };
         let won = drive_until_idle(&mut waiter, &mut mechanism);
-        let observer = mechanism.observer;
+        (Spun { won, serving, outcome: waiter.outcome() }, mechanism.observer)
+    }
+
+    fn leave(self, won: bool) {
         if !won {
             // If it was our turn, it is our successor's now.
-            let next = ticket.wrapping_add(1);
-            let _ = self.head.compare_exchange(ticket, next, Ordering::Relaxed, Ordering::Relaxed);
+            let next = self.ticket.wrapping_add(1);
+            let _ = self.lock.head.compare_exchange(self.ticket, next, Ordering::Relaxed, Ordering::Relaxed);
         }
-        self.line.fetch_sub(1, Ordering::Relaxed);
-        (Spun { won, serving, outcome: waiter.outcome() }, observer)
+        self.lock.line.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+fn budget_bounds(budget: u32) -> Bounds {
+    Bounds { yield_after_units: budget, yield_after_units_crowded: budget, ..bounds() }
 }
 
 /// A turn in the line of spinners.
