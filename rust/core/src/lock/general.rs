@@ -361,13 +361,13 @@ impl Lock {
         }
         let handle = match choice {
             Choice::HandOver(node) => {
+                queue.take_out(node, now_ns);
+                // Before anybody can release again: a release that found the lane still quiet would leave it to the watch that
+                // has just been taken out.
+                lane.mend(&queue, false);
                 if check {
                     self.owner.store(HELD, Ordering::Relaxed);
                 }
-                queue.take_out(node, now_ns);
-                // Before the waiter can know: as soon as it owns the lock it may release, and must not find the lane quiet that
-                // its leaving has left without anybody who looks.
-                lane.mend(&queue, false);
                 fault_point("handed");
                 queue.give(node) // the lock is its from here on
             }

@@ -4,226 +4,377 @@
 //! the oldest entry may reach memory. Locked operations and fences wait for the buffer to drain. A `membarrier` drains every
 //! thread's buffer at once, which is what its inter-processor interrupts do. Source of the model: Sewell, Sarkar, Owens,
 //! Zappa Nardelli and Myreen, "x86-TSO", CACM 2010.
+//!
+//! An execution must be able to end from every state that can be reached, without any deadline having to pass: a wake-up that
+//! is lost, or made good only by a time-out of the sleeper's caller, is found. Timers that a protocol arms itself may be
+//! counted on to fire. What only the holder of a lock that is [taken as a whole](Ins::Take) can see makes no states of its own.
+#![allow(dead_code, unused_imports)] // each test binary uses a part
 
-use std::collections::HashSet;
+mod ins;
+mod state;
 
-/// A shared variable.
-pub type Var = u8;
-/// A place in a program.
-pub type Label = u8;
+use ins::{Code, access, control, local, locked, touched};
+pub use ins::{Ins, Label, Reg, Var};
+use state::{END, Table, Thread};
+pub use state::{State, THREADS};
 
-/// One instruction. Registers are per thread; `r` names one.
-#[derive(Debug, Clone, Copy)]
-pub enum Ins {
-    /// A target of jumps; takes no step.
-    At(Label),
-    /// Plain store of a constant.
-    Store(Var, u8),
-    /// Plain store of `r` plus a constant, wrapping.
-    StoreSum(Var, usize, u8),
-    /// Plain load into `r`.
-    Load(usize, Var),
-    /// Locked compare-exchange: `r` is 1 on success.
-    Cas(usize, Var, u8, u8),
-    /// Locked exchange with a constant.
-    Swap(Var, u8),
-    /// Locked addition, wrapping; `r` gets the old value.
-    Add(usize, Var, u8),
-    /// Full fence.
-    Fence,
-    /// Drains the store buffers of all threads.
-    Membarrier,
-    /// Takes a lock that is modelled as a whole: waits until the variable is 0, then sets it, as a locked operation.
-    Take(Var),
-    /// Appends this thread to the waiter queue.
-    Enqueue,
-    /// Takes the eldest waiter out of the queue into `r` (its number plus 1), or 0.
-    Dequeue(usize),
-    /// Sleeps until woken.
-    Sleep,
-    /// Wakes the waiter in `r`.
-    Wake(usize),
-    /// Jumps if `r` equals the constant.
-    JumpIf(usize, u8, Label),
-    /// Jumps.
-    Jump(Label),
-    /// The thread is now inside the critical section; fails the exploration if another one is.
-    Enter,
-    /// It is no longer.
-    Leave,
-    /// Forgets the scratch registers (1 and up), so that states that differ only in them are one.
-    Clear,
-    /// Counts `r` down and jumps while it is not 0.
-    Again(usize, Label),
+/// One thread of a scene.
+#[derive(Debug, Clone)]
+pub struct Actor {
+    /// What sort of thread it is, for invariants.
+    pub name: &'static str,
+    /// What it does.
+    pub program: Vec<Ins>,
+    /// What register 0 starts with: how often to go round.
+    pub rounds: u8,
+    /// The lock it uses: waiters for different locks share one queue.
+    pub lock: u8,
+    /// The lane of that lock.
+    pub lane: u8,
 }
 
-/// Registers of a thread; register 0 is set before the start (how often to go round).
-pub const REGISTERS: usize = 4;
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Thread {
-    pc: u8,
-    registers: [u8; REGISTERS],
-    buffer: Vec<(Var, u8)>,
-    woken: bool,
-    inside: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct State {
-    memory: Vec<u8>,
-    queue: Vec<u8>,
-    threads: Vec<Thread>,
+/// Something to explore.
+pub struct Scene<'a> {
+    /// The threads.
+    pub actors: Vec<Actor>,
+    /// Variables at the start.
+    pub memory: Vec<u8>,
+    /// Must hold in every state.
+    pub invariant: &'a dyn Fn(&Scene<'_>, &State) -> bool,
+    /// Names of labels, for traces; of those that have one.
+    pub name: fn(Label) -> Option<&'static str>,
 }
 
 /// What an exploration found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Every execution ends; so many states.
+    /// Every execution can end from every state; so many states.
     Good(usize),
-    /// Some execution stops with a thread asleep: a lost wake-up.
+    /// Some execution cannot end any more without a deadline passing: a lost wake-up.
     LostWakeUp,
-    /// Two threads were inside.
+    /// Two threads were inside, or one came where it must not.
     Broken,
+    /// The invariant did not hold.
+    Invariant,
+    /// Memory that had been given back was touched.
+    Freed,
+}
+
+/// A [`Verdict`] and how it came about.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// A shortest execution to it, one step a line; empty if it is good.
+    pub trace: Vec<String>,
 }
 
 /// Explores all executions of `threads` copies of `program`, each going round `rounds` times.
 pub fn explore(program: &[Ins], threads: usize, rounds: u8, variables: usize) -> Verdict {
-    let mut registers = [0; REGISTERS];
-    registers[0] = rounds;
-    let thread = Thread { pc: 0, registers, buffer: Vec::new(), woken: false, inside: false };
-    let mut start = State { memory: vec![0; variables], queue: Vec::new(), threads: vec![thread; threads] };
-    for index in 0..threads {
-        start = run_local(start, index, program).unwrap_or_else(|_| panic!("the program starts inside"));
+    let actor = Actor { name: "", program: program.to_vec(), rounds, lock: 0, lane: 0 };
+    let name = |_| None;
+    Scene { actors: vec![actor; threads], memory: vec![0; variables], invariant: &|_, _| true, name }.explore().verdict
+}
+
+/// A property failed.
+type Failed = Verdict;
+
+/// A step: where it leads, and whether a deadline passed.
+struct Step {
+    thread: usize,
+    drained: bool,
+    deadline: bool,
+    to: Result<State, Failed>,
+}
+
+struct Explorer<'a> {
+    scene: &'a Scene<'a>,
+    codes: Vec<Code>,
+    /// Locks that are taken as a whole, as bits.
+    whole: u32,
+}
+
+impl Scene<'_> {
+    /// Explores all executions.
+    pub fn explore(&self) -> Found {
+        assert!(self.actors.len() <= THREADS, "more than {THREADS} threads");
+        let codes: Vec<Code> = self.actors.iter().map(|actor| Code::new(&actor.program)).collect();
+        let taken = |ins: &Ins| if let Ins::Take(var) = ins { 1 << var } else { 0 };
+        let whole = codes.iter().flat_map(|code| &code.steps).fold(0, |bits, ins| bits | taken(ins));
+        Explorer { scene: self, codes, whole }.explore()
     }
-    let (mut seen, mut open) = (HashSet::from([start.clone()]), vec![start]);
-    while let Some(state) = open.pop() {
-        let mut moved = false;
-        for index in 0..threads {
-            for next in successors(&state, index, program) {
-                let Ok(next) = next else { return Verdict::Broken };
-                moved = true;
-                if seen.insert(next.clone()) {
-                    open.push(next);
+}
+
+impl Explorer<'_> {
+    fn explore(&self) -> Found {
+        let mut start = State::new(&self.scene.memory);
+        for (thread, actor) in start.threads.iter_mut().zip(&self.scene.actors) {
+            thread.registers.set(0_usize, actor.rounds);
+            thread.pc = 0;
+        }
+        let mut starts = vec![start];
+        for index in 0..self.codes.len() {
+            let before = std::mem::take(&mut starts);
+            for state in before {
+                self.settle(state, index, &mut |to| starts.push(to.unwrap_or_else(|_| panic!("the program starts badly"))));
+            }
+        }
+        let mut table = Table::default();
+        for state in starts {
+            table.insert(state.pack(), None);
+        }
+        // Steps that need no deadline, and the states in which all threads are through.
+        let (mut edges, mut ends) = (Vec::new(), Vec::new());
+        let mut at = 0;
+        while at < table.len() {
+            let state = table.get(at).unpack();
+            let bad = |verdict| Found { verdict, trace: self.trace(&table, at, verdict) };
+            if !(self.scene.invariant)(self.scene, &state) {
+                return bad(Verdict::Invariant);
+            }
+            let (mut moved, mut failed) = (false, None);
+            self.steps(&state, &mut |step| match step.to {
+                Ok(next) => {
+                    let next = table.insert(next.pack(), Some(at));
+                    if !step.deadline {
+                        moved = true;
+                        edges.push((next, at as u32));
+                    }
+                }
+                Err(verdict) => failed = Some(verdict),
+            });
+            if let Some(verdict) = failed {
+                return Found { verdict, trace: self.trace(&table, at, verdict) };
+            }
+            if state.is_over() {
+                ends.push(at as u32);
+            } else if !moved {
+                return Found { verdict: Verdict::LostWakeUp, trace: self.trace(&table, at, Verdict::LostWakeUp) };
+            }
+            at += 1;
+        }
+        match state::unreached(table.len(), edges, ends) {
+            None => Found { verdict: Verdict::Good(table.len()), trace: Vec::new() },
+            Some(at) => Found { verdict: Verdict::LostWakeUp, trace: self.trace(&table, at, Verdict::LostWakeUp) },
+        }
+    }
+
+    /// The steps from the start to a state, and those that fail there.
+    fn trace(&self, table: &Table, at: usize, verdict: Verdict) -> Vec<String> {
+        let mut path = vec![at];
+        while let Some(parent) = table.parent(path[path.len() - 1]) {
+            path.push(parent);
+        }
+        path.reverse();
+        let mut lines = Vec::new();
+        for pair in path.windows(2) {
+            let (from, to) = (table.get(pair[0]).unpack(), table.get(pair[1]));
+            let mut line = String::from("?");
+            self.steps(&from, &mut |step| {
+                if step.to.as_ref().is_ok_and(|state| state.pack() == *to) {
+                    line = self.line(&from, &step);
+                }
+            });
+            lines.push(format!("{line:<60} {}", to.unpack()));
+        }
+        let last = table.get(at).unpack();
+        self.steps(&last, &mut |step| {
+            if step.to.is_err() {
+                lines.push(self.line(&last, &step));
+            }
+        });
+        for (index, thread) in last.threads[..self.codes.len()].iter().enumerate() {
+            lines.push(format!("t{index} is at {} asleep={}", self.place(index, thread), thread.asleep));
+        }
+        lines.push(format!("{verdict:?}"));
+        lines
+    }
+
+    fn line(&self, from: &State, step: &Step) -> String {
+        let thread = &from.threads[step.thread];
+        if let (true, Some((var, value))) = (step.drained, thread.oldest()) {
+            return format!("t{} drains v{var}={value}", step.thread);
+        }
+        let clock = if step.deadline { " (deadline)" } else { "" };
+        format!("t{} {}{clock}", step.thread, self.place(step.thread, thread))
+    }
+
+    fn place(&self, index: usize, thread: &Thread) -> String {
+        let code = &self.codes[index];
+        let Some(ins) = code.steps.get(usize::from(thread.pc)) else { return "end".to_owned() };
+        let mut before = code.labels.iter().rev().filter(|(at, _)| *at <= thread.pc);
+        let label = before.find_map(|(_, label)| (self.scene.name)(*label));
+        format!("{} {ins:?}", label.unwrap_or("start"))
+    }
+
+    /// What can happen next: some thread drains one store, or executes one instruction.
+    fn steps(&self, state: &State, take: &mut dyn FnMut(Step)) {
+        for thread in 0..self.codes.len() {
+            let me = &state.threads[thread];
+            if me.stored != 0 {
+                let mut drained = *state;
+                let to = drain_one(&mut drained, thread);
+                let mut give = |to| take(Step { thread, drained: true, deadline: false, to });
+                match to {
+                    Ok(()) => self.settle(drained, thread, &mut give),
+                    Err(failed) => give(Err(failed)),
                 }
             }
-        }
-        if !moved && state.threads.iter().any(|thread| usize::from(thread.pc) < program.len()) {
-            return Verdict::LostWakeUp;
-        }
-    }
-    Verdict::Good(seen.len())
-}
-
-/// An invariant failed.
-struct Failed;
-
-/// What thread `index` can do next: drain one store, or execute one instruction.
-fn successors(state: &State, index: usize, program: &[Ins]) -> Vec<Result<State, Failed>> {
-    let mut next = Vec::with_capacity(2);
-    if !state.threads[index].buffer.is_empty() {
-        let mut drained = state.clone();
-        drain_one(&mut drained, index);
-        next.push(Ok(drained));
-    }
-    next.extend(execute(state, index, program).map(|done| done.and_then(|state| run_local(state, index, program))));
-    next
-}
-
-/// Executes what no other thread can notice or disturb, so that it makes no states of its own.
-fn run_local(mut state: State, index: usize, program: &[Ins]) -> Result<State, Failed> {
-    while let Some(ins) = program.get(usize::from(state.threads[index].pc)) {
-        let local =
-            matches!(ins, Ins::At(_) | Ins::JumpIf(..) | Ins::Jump(_) | Ins::Again(..) | Ins::Clear | Ins::Enter | Ins::Leave);
-        if !local {
-            break;
-        }
-        state = execute(&state, index, program).expect("local instructions never wait")?;
-    }
-    Ok(state)
-}
-
-fn drain_one(state: &mut State, index: usize) {
-    let (var, value) = state.threads[index].buffer.remove(0);
-    state.memory[usize::from(var)] = value;
-}
-
-fn position(program: &[Ins], label: Label) -> u8 {
-    let at = program.iter().position(|ins| matches!(ins, Ins::At(l) if *l == label));
-    at.unwrap_or_else(|| panic!("label {label} is nowhere")) as u8
-}
-
-fn execute(state: &State, index: usize, program: &[Ins]) -> Option<Result<State, Failed>> {
-    let thread = &state.threads[index];
-    let ins = *program.get(usize::from(thread.pc))?;
-    let locked = matches!(ins, Ins::Cas(..) | Ins::Swap(..) | Ins::Add(..) | Ins::Fence | Ins::Take(_));
-    if locked && !thread.buffer.is_empty() {
-        return None;
-    }
-    let own = |var: Var| thread.buffer.iter().rev().find(|(v, _)| *v == var).map_or(state.memory[usize::from(var)], |(_, x)| *x);
-    let mut next = state.clone();
-    let me = &mut next.threads[index];
-    me.pc += 1;
-    match ins {
-        Ins::At(_) | Ins::Fence => {}
-        Ins::Store(var, value) => me.buffer.push((var, value)),
-        Ins::StoreSum(var, r, value) => me.buffer.push((var, thread.registers[r].wrapping_add(value))),
-        Ins::Load(r, var) => me.registers[r] = own(var),
-        Ins::Cas(r, var, old, new) => {
-            let hit = state.memory[usize::from(var)] == old;
-            me.registers[r] = u8::from(hit);
-            if hit {
-                next.memory[usize::from(var)] = new;
-            }
-        }
-        Ins::Swap(var, value) => next.memory[usize::from(var)] = value,
-        Ins::Add(r, var, value) => {
-            let memory = &mut next.memory[usize::from(var)];
-            me.registers[r] = *memory;
-            *memory = memory.wrapping_add(value);
-        }
-        Ins::Membarrier => {
-            for other in 0..next.threads.len() {
-                while !next.threads[other].buffer.is_empty() {
-                    drain_one(&mut next, other);
+            let Some(&ins) = self.codes[thread].steps.get(usize::from(me.pc)) else { continue };
+            if let Ins::SleepWhile { armed, timer, deadline, .. } = ins {
+                let mut clock = |label, deadline| {
+                    let mut rung = *state;
+                    rung.threads[thread].asleep = false;
+                    rung.threads[thread].pc = self.codes[thread].at(label);
+                    self.settle(rung, thread, &mut |to| take(Step { thread, drained: false, deadline, to }));
+                };
+                if me.asleep && me.registers.get(armed) != 0 {
+                    clock(timer, false);
+                }
+                if let (true, Some(label)) = (me.asleep, deadline) {
+                    clock(label, true);
                 }
             }
-        }
-        Ins::Take(var) => {
-            if state.memory[usize::from(var)] != 0 {
-                return None;
-            }
-            next.memory[usize::from(var)] = 1;
-        }
-        Ins::Enqueue => next.queue.push(index as u8),
-        Ins::Dequeue(r) => me.registers[r] = if next.queue.is_empty() { 0 } else { next.queue.remove(0) + 1 },
-        Ins::Sleep => {
-            if !thread.woken {
-                return None;
-            }
-            me.woken = false;
-        }
-        Ins::Wake(r) => next.threads[usize::from(thread.registers[r]) - 1].woken = true,
-        Ins::JumpIf(r, value, label) => {
-            if thread.registers[r] == value {
-                me.pc = position(program, label);
-            }
-        }
-        Ins::Jump(label) => me.pc = position(program, label),
-        Ins::Enter => {
-            if state.threads.iter().any(|thread| thread.inside) {
-                return Some(Err(Failed));
-            }
-            me.inside = true;
-        }
-        Ins::Leave => me.inside = false,
-        Ins::Clear => me.registers[1..].fill(0),
-        Ins::Again(r, label) => {
-            me.registers[r] -= 1;
-            if me.registers[r] != 0 {
-                me.pc = position(program, label);
+            let mut next = *state;
+            match self.execute(&mut next, thread, ins) {
+                Ok(false) => {}
+                Ok(true) => {
+                    self.settle(next, thread, &mut |to| take(Step { thread, drained: false, deadline: false, to }));
+                }
+                Err(failed) => take(Step { thread, drained: false, deadline: false, to: Err(failed) }),
             }
         }
     }
-    Some(Ok(next))
+
+    /// Executes what no other thread can notice or disturb, so that it makes no states of its own.
+    fn settle(&self, mut state: State, thread: usize, take: &mut dyn FnMut(Result<State, Failed>)) {
+        loop {
+            // Giving a lock back early hides nothing: the others need not take it yet.
+            while state.threads[thread].oldest().is_some_and(|(var, _)| self.whole & (1 << var) != 0) {
+                if let Err(failed) = drain_one(&mut state, thread) {
+                    return take(Err(failed));
+                }
+            }
+            let Some(&ins) = self.codes[thread].steps.get(usize::from(state.threads[thread].pc)) else {
+                state.threads[thread].pc = END;
+                break;
+            };
+            if let Ins::Either(label) = ins {
+                let mut other = state;
+                other.threads[thread].pc = self.codes[thread].at(label);
+                state.threads[thread].pc += 1;
+                self.settle(other, thread, take);
+                continue;
+            }
+            if !local(ins, self.whole) {
+                break;
+            }
+            match self.execute(&mut state, thread, ins) {
+                Ok(done) => assert!(done, "local instructions never wait"),
+                Err(failed) => return take(Err(failed)),
+            }
+        }
+        take(Ok(state));
+    }
+
+    /// Executes one instruction, if it can be now.
+    fn execute(&self, state: &mut State, index: usize, ins: Ins) -> Result<bool, Failed> {
+        let before = state.threads[index];
+        if locked(ins) && before.stored != 0 {
+            return Ok(false);
+        }
+        if touched(ins).is_some_and(|var| state.freed & (1 << var) != 0) {
+            return Err(Verdict::Freed);
+        }
+        state.threads[index].pc += 1;
+        match ins {
+            Ins::Enqueue
+            | Ins::EnqueueFirst
+            | Ins::Dequeue(_)
+            | Ins::First(_)
+            | Ins::Unlink(_)
+            | Ins::UnlinkMe
+            | Ins::LaneEmpty(_)
+            | Ins::LaneMine(_) => self.queue(state, index, ins),
+            Ins::Membarrier => {
+                for other in 0..self.codes.len() {
+                    while state.threads[other].stored != 0 {
+                        drain_one(state, other)?;
+                    }
+                }
+            }
+            Ins::Sleep => {
+                if !before.woken {
+                    return Ok(false);
+                }
+                state.threads[index].woken = false;
+            }
+            Ins::SleepWhile { var, value, .. } => {
+                if before.asleep {
+                    return Ok(false);
+                }
+                if state.memory.get(var) == value {
+                    state.threads[index].asleep = true;
+                    state.threads[index].pc -= 1;
+                }
+            }
+            Ins::Wake(r) => {
+                let other = usize::from(before.registers.get(r)) - 1;
+                state.threads[other].asleep = false;
+                state.threads[other].woken |= self.codes[other].sleeps;
+            }
+            Ins::Enter => {
+                let lock = |other: usize| self.scene.actors[other].lock;
+                if (0..self.codes.len()).any(|other| state.threads[other].inside && lock(other) == lock(index)) {
+                    return Err(Verdict::Broken);
+                }
+                state.threads[index].inside = true;
+            }
+            Ins::Leave => state.threads[index].inside = false,
+            Ins::Never => return Err(Verdict::Broken),
+            Ins::Free(var) => state.freed |= 1 << var,
+            Ins::JumpIf(..) | Ins::JumpUnless(..) | Ins::Jump(_) | Ins::Again(..) | Ins::Clear | Ins::Set(..) => {
+                control(&mut state.threads[index], &self.codes[index], ins);
+            }
+            _ => return Ok(access(state, index, ins)),
+        }
+        Ok(true)
+    }
+
+    /// Instructions that use the queue of waiters.
+    fn queue(&self, state: &mut State, index: usize, ins: Ins) {
+        let actors = &self.scene.actors;
+        let actor = &actors[index];
+        let number = |waiter: Option<usize>| waiter.map_or(0, |waiter| waiter as u8 + 1);
+        let (r, value) = match ins {
+            Ins::Enqueue => return state.enqueue(index, |_| false),
+            Ins::EnqueueFirst => return state.enqueue(index, |other| actors[other].lock == actor.lock),
+            Ins::UnlinkMe => return state.unlink(index),
+            Ins::Unlink(r) => return state.unlink(usize::from(state.threads[index].registers.get(r)) - 1),
+            Ins::Dequeue(r) => {
+                let first = state.waiters().next();
+                if let Some(first) = first {
+                    state.unlink(first);
+                }
+                (r, number(first))
+            }
+            Ins::First(r) => (r, number(state.waiters().find(|other| actors[*other].lock == actor.lock))),
+            Ins::LaneEmpty(r) => (r, u8::from(!state.waiters().any(|other| actors[other].lane == actor.lane))),
+            Ins::LaneMine(r) => {
+                let stranger = |other: usize| actors[other].lane == actor.lane && actors[other].lock != actor.lock;
+                (r, u8::from(!state.waiters().any(stranger)))
+            }
+            _ => unreachable!("{ins:?} does not use the queue"),
+        };
+        state.threads[index].registers.set(r, value);
+    }
+}
+
+fn drain_one(state: &mut State, index: usize) -> Result<(), Failed> {
+    let (var, value) = state.threads[index].drain();
+    if state.freed & (1 << var) != 0 {
+        return Err(Verdict::Freed);
+    }
+    state.memory.set(var, value);
+    Ok(())
 }

@@ -16,7 +16,7 @@
 //!
 //! Invariants, checked by models (`rust/core/tests`):
 //! * N: a lane with a queued waiter has `PARKED`, and not `FAST`.
-//! * Q: in a `QUIET` lane all waiters wait for one lock, and the eldest is awake or sleeps with a deadline.
+//! * Q: in a `QUIET` lane all waiters wait for one lock, and one of them is awake or keeps watch.
 //!
 //! Why no well-kept crate: the table must survive `fork` (the child drops its parent's waiters), a sleep must end when a
 //! signal comes, and a lock is never touched after its release unless a queued waiter keeps it alive.
