@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # inputs: Cargo.toml Cargo.lock rust/core
-# minutes: 15
+# minutes: 25
 # The model checkers run the same lock code with their own atomics behind `core::sync`: loom explores every
 # interleaving of small scenes, shuttle random schedules of larger ones. Then what no model has: strikes, machine code.
 . "$(dirname -- "${BASH_SOURCE[0]}")/../lib.sh"
@@ -27,6 +27,9 @@ done
 # The default lock, struck at every named step of its protocol by delays, signals and forks.
 CARGO_TARGET_DIR="$base/faults" RUSTFLAGS="--cfg ticketlock_faults" \
   run cargo test --locked --release --package ticketlock --test faults_lock -- --nocapture
+
+# The large scenes of the x86-TSO explorer; `make test` runs the small ones.
+CARGO_TARGET_DIR="$base/plain" run cargo test --locked --release --package ticketlock --test tso_lock -- --ignored --nocapture
 
 # The machine code of an uncontended pair, as users build it.
 CARGO_TARGET_DIR="$base/plain" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=false \

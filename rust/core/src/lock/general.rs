@@ -366,7 +366,8 @@ impl Lock {
                 // has just been taken out.
                 lane.mend(&queue, false);
                 if check {
-                    self.owner.store(HELD, Ordering::Relaxed);
+                    // pairs with: the acquire of whoever takes what another racing release then frees.
+                    self.owner.store(HELD, Ordering::Release);
                 }
                 fault_point("handed");
                 queue.give(node) // the lock is its from here on
