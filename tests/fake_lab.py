@@ -16,6 +16,9 @@ import time
 from typing import Any
 
 LOCKS = [
+    ("lock", "mutex", False),
+    ("lock:throughput", "mutex", False),
+    ("lock:strict", "mutex", False),
     ("ticket", "ticket", True),
     ("proportional:N", "ticket", True),
     ("auto", "ticket", True),
@@ -77,7 +80,7 @@ def measured(spec: dict[str, Any], acquired: int | None = None) -> dict[str, Any
     threads = spec["threads"]
     acquired = RATES.get(spec["lock"], 500) if acquired is None else acquired
     waits = spec["mode"] == "waits"
-    contended = spec["preset"] in ("semaphore", "fairness")
+    contended = spec["preset"] in ("semaphore", "fairness", "oversubscribed")
     return {
         "status": "ok",
         "why": None,
@@ -91,7 +94,8 @@ def measured(spec: dict[str, Any], acquired: int | None = None) -> dict[str, Any
         "run_length": {"histogram": [(1, 5), (16, 1)], "longest": 20, "mean": 25 / 6, "runs": 6} if contended else None,
         "overtakes": 3 if waits and contended else None,
         "overtakes_examined": 1000 if waits and contended else None,
-        "monopoly_ns": {"p50": 10, "max": 40} if waits and contended else None,
+        "monopoly_ns": 40 if waits and contended else None,
+        "windows": [[3] * threads, [1] * threads] if waits and contended else None,
         "pair_ns": {"net": 4.0, "gross": 5.0, "loop": 1.0} if spec["preset"] == "uncontended" else None,
         "cycles": 123456 if spec["preset"] == "fairness" else None,
         "cycles_unit": "tsc",

@@ -23,6 +23,7 @@ SHORT = {
     "semaphore": ["--seconds", "0.01", "--rounds", "2", "--threads", "1,3"],
     "fairness": ["--iterations", "2000", "--rounds", "2"],
     "phantom": ["--seconds", "0.02", "--rounds", "2"],
+    "oversubscribed": ["--seconds", "0.02", "--rounds", "2", "--threads", "2,5", "--aa", "lock"],
 }
 
 

@@ -61,7 +61,7 @@ def test_default_cells_are_every_lock_at_every_thread_count(scripted: Any) -> No
     preset = PRESETS["semaphore"]
     assert [(cell.threads, cell.lock) for cell in made.cells] == [(n, lock) for n in preset.threads for lock in preset.locks]
     assert {cell.threads for cell in made.cells if cell.oversubscribed} == {4, 8, 16, 24}
-    assert made.slices == (5 + 3) * 48
+    assert made.slices == (5 + 3) * 54
 
 
 def test_cells_that_fit_are_pinned_and_others_are_left_to_the_scheduler(scripted: Any) -> None:
@@ -113,6 +113,38 @@ def test_phantom_shows_the_native_cap_beside_a_guests(scripted: Any) -> None:
     ]
 
 
+def test_oversubscribed_goes_by_the_usable_cpus(scripted: Any) -> None:
+    loads = {(cell.threads, cell.placement, cell.oversubscribed) for cell in make(scripted(), "oversubscribed").cells}
+    assert loads == {(2, "spread", False), (8, "none", True), (32, "none", True)}
+    assert {cell.threads for cell in make(wide(scripted), "oversubscribed", SMT).cells} == {4, 16, 64}
+    many = [Cpu(0, number, number) for number in range(128)]
+    engine = scripted()
+    machine = engine.machine()
+    machine["cpus"]["usable"] = 128
+    engine.machine = lambda: machine
+    assert {cell.threads for cell in make(engine, "oversubscribed", many).cells} == {128, 512, 1024}
+    assert {cell.threads for cell in make(scripted(), "oversubscribed", threads="3").cells} == {3}
+
+
+def test_one_lock_may_be_measured_twice(scripted: Any) -> None:
+    cells = make(scripted(), "oversubscribed", locks="lock,std", threads=2, aa="std").cells
+    assert [(cell.lock, cell.again) for cell in cells] == [("lock", False), ("std", False), ("std", True)]
+    cells = make(scripted(), locks="std", threads=1, aa="auto", cap="16,native").cells
+    assert [(cell.lock, cell.cap, cell.again) for cell in cells] == [
+        ("std", None, False),
+        *(("auto", cap, again) for cap in (16, 16_000) for again in (False, True)),
+    ]
+
+
+def test_python_threads_are_not_pinned_unless_asked_for(scripted: Any) -> None:
+    engine = scripted()
+    engine.driver = "python"
+    engine.parse_lock = lambda name: {"family": "any"}
+    assert {cell.cpus for cell in make(engine, "oversubscribed", locks="x", threads="1,2").cells} == {()}
+    assert {cell.cpus for cell in make(engine, "oversubscribed", locks="x", threads=2, pin="spread").cells} == {(0, 1)}
+    assert make(engine, "oversubscribed", locks="x").driver == "python"
+
+
 def test_iterations_and_seconds(scripted: Any) -> None:
     engine = scripted()
     assert (make(engine, "fairness").iterations, make(engine, "fairness").seconds) == (1_000_000, 60.0)
@@ -138,7 +170,7 @@ def test_iterations_and_seconds(scripted: Any) -> None:
         ("semaphore", {"line": 3}, r"line: '3' .*\(phantom\)"),
         ("semaphore", {"iterations": 5, "lock_count": 2}, "iterations: '5'"),
         ("uncontended", {"threads": "2"}, "threads: '2' is not accepted; give 1 with preset uncontended"),
-        ("uncontended", {"hold": 5}, r"hold: '5' .*\(semaphore, fairness\)"),
+        ("uncontended", {"hold": 5}, r"hold: '5' .*\(semaphore, fairness, oversubscribed\)"),
         ("fairness", {"threads": 1}, "threads: '1' is not accepted; give thread counts from 2 to 1024"),
         ("fairness", {"lock_count": 2}, "lock_count: '2'"),
         ("phantom", {"threads": "3"}, "threads: '3' is not accepted; give 2"),

@@ -123,11 +123,44 @@ def test_figures_of_a_cell(scripted: Any) -> None:
     assert cell.wait_ns == bench.Waits(p50=100, p90=100, p99=150, p999=150, max=150)
     assert cell.run_length == bench.RunLengths(mean=pytest.approx(25 / 6), longest=20, histogram=((1, 20), (16, 4)))
     assert cell.overtakes_per_million == 3000.0
-    assert cell.monopoly_ns == bench.Monopoly(p50=10, max=40)
+    assert cell.monopoly_ns == bench.Monopoly(p50=40, max=40)
     assert cell.cpu_s_per_million == 1.0 / 1000 * 1e6
     assert cell.context_switches == bench.ContextSwitches(voluntary=4, involuntary=8)
     assert cell.pair_ns is None
     assert cell.extra["acquisitions_per_thread"] == [2000, 2000]
+
+
+def test_oversubscribed_figures(scripted: Any) -> None:
+    def script(spec: dict[str, Any], n: int) -> Any:
+        result = fake_lab.measured(spec)
+        if spec["mode"] == "waits":
+            result["wait"]["max_ns"] = (100, 300, 200, 900)[n]
+            result["monopoly_ns"] = (10, 30, 20, 90)[n]
+            result["windows"] = [[1, 1], [3, 1], [4, 0]]
+        return result
+
+    results = run(scripted(script), "oversubscribed", locks="std")
+    cell = results.cells[0]
+    assert (cell.params["rounds"], cell.params["waits_rounds"]) == (4, 4), "tails need as many rounds"
+    assert cell.extra["longest_wait_ns"] == {"median": 250, "p90": 900, "max": 900}
+    assert cell.monopoly_ns == bench.Monopoly(p50=25, max=90)
+    assert cell.extra["jain_100ms"] == pytest.approx(0.8), "of the windows 1, 0.8 and 0.5"
+    assert cell.extra["waits_runs"]["longest_wait_ns"] == [100, 300, 200, 900]
+    assert cell.runs_of("longest_monopoly_ns") == (10, 30, 20, 90)
+    assert cell.extra["voluntary_per_acquisition"] == 1 / 2000
+    assert cell.extra["involuntary_per_acquisition"] == 2 / 2000
+    row = bench.to_csv(results).splitlines()[1].split(",")
+    assert row[bench.to_csv(results).splitlines()[0].split(",").index("longest_wait_ns_p90")] == "900"
+
+
+def test_a_lock_measured_twice_has_two_cells_of_the_same_rounds(scripted: Any) -> None:
+    first, again, std = run(scripted(), "oversubscribed", locks="lock,std", aa="lock").cells
+    assert [(cell.lock, cell.label, cell.again) for cell in (first, again, std)] == [
+        ("lock", "lock", False),
+        ("lock", "lock A/A", True),
+        ("std", "std", False),
+    ]
+    assert bench.throughput_ratio(again, first) == bench.Ratio(median=1.0, low=1.0, high=1.0, rounds=4)
 
 
 def test_unequal_shares_lower_jain(scripted: Any) -> None:

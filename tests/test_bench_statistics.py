@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,6 +50,41 @@ def test_the_cheaper_of_two_is_chosen_round_by_round() -> None:
     assert cheaper([3, 9, None, None], [4, 5, 6, None]) == [3, 5, 6, None]
 
 
+@pytest.mark.parametrize(("size", "left_out"), [(6, 0), (8, 0), (9, 1), (15, 3), (31, 9)])
+def test_the_interval_of_the_median_leaves_out_so_many_at_either_end(size: int, left_out: int) -> None:
+    """As in tables of confidence limits of the median (95 %)."""
+    values = [float(value) for value in range(size, 0, -1)]
+    assert statistics.median_interval(values) == (1.0 + left_out, float(size - left_out))
+
+
+def test_few_values_have_no_interval() -> None:
+    for size in range(6):
+        assert statistics.median_interval([1.0] * size) is None
+    found = ratio([2.0] * 6, [1.0] * 6)
+    assert found is not None
+    assert (found.interval, found.limits) == ((2.0, 2.0), (2.0, 2.0))
+    few = ratio([2.0, 3.0], [1.0, 1.0])
+    assert few is not None
+    assert (few.interval, few.limits) == (None, (2.0, 3.0))
+
+
+def test_an_interval_holds_the_true_median_as_often_as_it_says() -> None:
+    chance = random.Random(11)
+    held = 0
+    for _ in range(2_000):
+        limits = statistics.median_interval([chance.random() for _ in range(15)])
+        assert limits is not None
+        held += limits[0] <= 0.5 <= limits[1]
+    assert 1_900 <= held < 1_990
+
+
+def test_a_share_lies_below() -> None:
+    assert statistics.share_below(range(1, 16), 0.9) == 14
+    assert statistics.share_below([3, None, 1], 1.0) == 3
+    assert statistics.share_below([7], 0.0) == 7
+    assert statistics.share_below([None], 0.5) is None
+
+
 def test_spread_and_median_leave_out_what_is_missing() -> None:
     assert statistics.spread([3, None, 1, 2]) == (2, 1, 3)
     assert statistics.spread([None]) is None
@@ -74,6 +111,7 @@ def test_noise_counters_are_read_from_the_system(tmp_path: Path) -> None:
     (tmp_path / "sys/fs/cgroup/cpu.stat").write_text("usage_usec 5\nthrottled_usec 1500000\n")
     found = noise.sample(tmp_path)
     assert found.steal_s == pytest.approx(2.5)
+    assert found.busy_s == pytest.approx((1 + 2 + 3 + 6 + 7) / os.sysconf("SC_CLK_TCK"))
     assert found.throttled_s == 1.5
     nothing = noise.sample(tmp_path / "nowhere")
-    assert (nothing.steal_s, nothing.throttled_s) == (None, None)
+    assert (nothing.steal_s, nothing.throttled_s, nothing.busy_s) == (None, None, None)

@@ -79,7 +79,7 @@ def test_locks() -> None:
         parse_lock = staticmethod(fake_lab.bench_parse_lock)
 
     assert values.locks("locks", "auto, std,auto,proportional:7", Parser()) == ("auto", "std", "proportional:7")
-    with pytest.raises(BadValueError, match=r"locks: 'nosuch' is not accepted; .*choose one of: ticket"):
+    with pytest.raises(BadValueError, match=r"locks: 'nosuch' is not accepted; .*choose one of: lock"):
         values.locks("locks", "auto,nosuch", Parser())
     with pytest.raises(BadValueError, match="'std' is not accepted; give locks of the ticket family"):
         values.locks("locks", "auto,std", Parser(), "ticket")

@@ -47,14 +47,14 @@ def test_list_names_presets_and_locks() -> None:
         assert word in done.stdout
 
 
-@pytest.mark.parametrize("preset", ["uncontended", "semaphore", "fairness", "phantom"])
+@pytest.mark.parametrize("preset", ["uncontended", "semaphore", "fairness", "phantom", "oversubscribed"])
 def test_every_preset_prints_machine_table_and_noise(preset: str) -> None:
     done = command("bench", preset, "--rounds", "2")
     text = done.stdout.decode()
     assert done.returncode == 0, done.stderr
     for word in ("guest of KVM", "delay cap 16", "pause 9.6 ns", "2 usable", "seed ", "noise "):
         assert word in text
-    assert ("longest run" in text) == (preset in ("semaphore", "fairness"))
+    assert ("longest run" in text) == (preset in ("semaphore", "fairness", "oversubscribed"))
 
 
 def test_throughput_never_stands_without_runs_and_tails() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import fake_lab
 import pytest
 from ticketlock import bench
 from ticketlock.bench import plan
@@ -126,7 +127,7 @@ def test_sparklines() -> None:
 
 
 @SETS
-@pytest.mark.parametrize("preset", ["uncontended", "semaphore", "fairness", "phantom"])
+@pytest.mark.parametrize("preset", ["uncontended", "semaphore", "fairness", "phantom", "oversubscribed"])
 def test_reports_of_every_preset_at_every_width(scripted: Any, preset: str, drawn: glyphs.Glyphs) -> None:
     results = bench.run(preset, engine=scripted(), rounds=2, seed=1)
     for width in (1, 8, 40, 80, 200):
@@ -137,7 +138,7 @@ def test_reports_of_every_preset_at_every_width(scripted: Any, preset: str, draw
 
 
 def test_reports_without_any_figure_row14(scripted: Any) -> None:
-    for preset in ("uncontended", "semaphore", "fairness", "phantom"):
+    for preset in ("uncontended", "semaphore", "fairness", "phantom", "oversubscribed"):
         with pytest.raises(bench.Interrupted) as stopped:
             bench.run(preset, engine=scripted(lambda spec, n: KeyboardInterrupt()), rounds=2, seed=1)
         lines = shown(report.lines(stopped.value.results, 120, glyphs.ASCII))
@@ -147,8 +148,6 @@ def test_reports_without_any_figure_row14(scripted: Any) -> None:
 
 def test_the_best_lock_is_marked_and_ties_too(scripted: Any) -> None:
     def script(spec: dict[str, Any], n: int) -> Any:
-        import fake_lab
-
         rates = {"ticket": (100, 100), "auto": (200, 198), "std": (199, 201)}
         return fake_lab.measured(spec, rates[spec["lock"]][n % 2] * 2) if spec["mode"] == "throughput" else None
 
@@ -164,6 +163,56 @@ def test_the_first_lock_is_the_reference_where_the_usual_one_did_not_run(scripte
     lines = shown(report.lines(results, 200, glyphs.ASCII))
     assert "x std" in lines[0]
     assert next(line for line in lines if line.startswith("auto")).split()[3] == "0.75"
+
+
+def test_the_oversubscribed_table_compares_with_the_best_peer(scripted: Any) -> None:
+    def script(spec: dict[str, Any], n: int) -> Any:
+        rates = {"lock": 1_010, "std": 1_000, "parking_lot": 900}
+        return fake_lab.measured(spec, rates[spec["lock"]] * 2) if spec["mode"] == "throughput" else None
+
+    options: dict[str, Any] = {"locks": "lock,std,parking_lot", "threads": 2, "rounds": 7, "seed": 1, "aa": "lock"}
+    results = bench.run("oversubscribed", engine=scripted(script), **options)
+    drawn = report.lines(results, 300, glyphs.ASCII)
+    text = " ".join(shown(drawn))
+    rows = {line[:10].strip(): line.split() for line in shown(drawn)}
+    assert "1.01" in rows["lock *"]
+    assert "1.01-1.01" in rows["lock *"]
+    assert "1.01" in rows["lock A/A ~"]
+    assert not any("-1." in word and word.startswith("1.") for word in rows["std"]), "a peer is not compared"
+    assert "2 threads, lock over std: throughput 1.010 (95 %: 1.010 to 1.010, 7 rounds)" in text
+    assert "CPU per acquisition" in text
+    assert "lock over itself: throughput 1.000 (95 %: 1.000 to 1.000, 7 rounds), covers 1" in text
+
+
+def test_cells_of_one_lock_that_differ_are_pointed_out(scripted: Any) -> None:
+    def script(spec: dict[str, Any], n: int) -> Any:
+        # Asked for in turn: the second cell of the lock does better.
+        return fake_lab.measured(spec, 1_000 + 100 * (n % 2)) if spec["mode"] == "throughput" else None
+
+    engine = scripted(script)
+    engine.order = lambda seed, cells, rounds: [list(range(cells)) for _ in range(rounds)]
+    results = bench.run("oversubscribed", engine=engine, locks="lock", threads=2, rounds=6, seed=1, aa="lock")
+    text = " ".join(shown(report.lines(results, 300, glyphs.ASCII)))
+    assert "throughput 1.100 (95 %: 1.100 to 1.100, 6 rounds), does NOT cover 1" in text
+    few = bench.run("oversubscribed", engine=scripted(), locks="lock", threads=2, rounds=5, seed=1, aa="lock")
+    assert "cover" not in " ".join(shown(report.lines(few, 300, glyphs.ASCII))), "too few rounds for a verdict"
+
+
+def test_tables_of_python_threads(scripted: Any) -> None:
+    def script(spec: dict[str, Any], n: int) -> Any:
+        extra = {"with_net_ns": 8.0, "with_gross_ns": 9.0} if spec["preset"] == "uncontended" else {}
+        return {**fake_lab.measured(spec), "extra": extra}
+
+    for preset, expected in (("uncontended", "with net ns"), ("oversubscribed", "threading.RLock")):
+        engine = scripted(script)
+        engine.driver = "python"
+        engine.locks = list
+        engine.parse_lock = lambda name: {"family": "any"}
+        results = bench.run(preset, engine=engine, locks="threading.Lock,threading.RLock,rlock,lock", rounds=6, seed=1)
+        text = "\n".join(shown(report.lines(results, 300, glyphs.ASCII)))
+        assert expected in text
+        assert "rlock over threading.RLock" in text
+        assert "lock over threading.Lock" in text
 
 
 def test_oversubscribed_cells_say_so(scripted: Any) -> None:

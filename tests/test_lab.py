@@ -41,6 +41,7 @@ RESULT_KEYS = {
     "overtakes",
     "overtakes_examined",
     "monopoly_ns",
+    "windows",
     "pair_ns",
     "cycles",
     "cycles_unit",
@@ -121,13 +122,17 @@ def test_order():
 @pytest.mark.parametrize(
     ("change", "none"),
     [
-        ({}, {"wait", "overtakes", "overtakes_examined", "monopoly_ns", "pair_ns", "cycles"}),
+        ({}, {"wait", "overtakes", "overtakes_examined", "monopoly_ns", "windows", "pair_ns", "cycles"}),
         ({"mode": "waits", "lock": "std"}, {"pair_ns", "cycles"}),
         (
             {"preset": "uncontended", "threads": 1},
-            {"wait", "run_length", "overtakes", "overtakes_examined", "monopoly_ns", "cycles"},
+            {"wait", "run_length", "overtakes", "overtakes_examined", "monopoly_ns", "windows", "cycles"},
         ),
-        ({"preset": "fairness", "iterations": 10_000}, {"wait", "overtakes", "overtakes_examined", "monopoly_ns", "pair_ns"}),
+        (
+            {"preset": "fairness", "iterations": 10_000},
+            {"wait", "overtakes", "overtakes_examined", "monopoly_ns", "windows", "pair_ns"},
+        ),
+        ({"preset": "oversubscribed", "mode": "waits", "lock": "lock", "seconds": 0.25}, {"pair_ns", "cycles"}),
         ({"preset": "phantom", "lock": "ticket"}, None),
     ],
 )
@@ -165,7 +170,7 @@ def test_fields_have_defaults_except_two():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"preset": "nosuch"}, ValueError, "'nosuch'.*uncontended, semaphore, fairness, phantom"),
+        ({"preset": "nosuch"}, ValueError, "'nosuch'.*uncontended, semaphore, fairness, oversubscribed, phantom"),
         ({"mode": "nosuch"}, ValueError, "'nosuch'.*throughput, waits"),
         ({"threads": 0}, ValueError, "threads must be 1 to .*not 0"),
         ({"threads": -1}, ValueError, "threads must be a whole number from 0 on, not -1"),

@@ -41,13 +41,13 @@ def test_schemas_are_schemas(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(schema(name))
 
 
-@pytest.mark.parametrize("preset", ["uncontended", "semaphore", "fairness", "phantom"])
+@pytest.mark.parametrize("preset", ["uncontended", "semaphore", "fairness", "phantom", "oversubscribed"])
 def test_scripted_documents_obey(scripted: Any, preset: str) -> None:
     results = bench.run(preset, engine=scripted(), rounds=2, seed=1)
     validator("bench-1").validate(strict(results.dumps()))
 
 
-@pytest.mark.parametrize("preset", ["uncontended", "semaphore", "fairness", "phantom"])
+@pytest.mark.parametrize("preset", ["uncontended", "semaphore", "fairness", "phantom", "oversubscribed"])
 def test_empty_partial_and_invalid_documents_obey(scripted: Any, preset: str) -> None:
     with pytest.raises(bench.Interrupted) as stopped:
         bench.run(preset, engine=scripted(lambda spec, n: KeyboardInterrupt()), rounds=2, seed=1)

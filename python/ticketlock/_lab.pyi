@@ -112,11 +112,6 @@ class _RunLengths(TypedDict):
     runs: int
 
 @type_check_only
-class _Monopoly(TypedDict):
-    p50: int
-    max: int
-
-@type_check_only
 class _PairNs(TypedDict):
     net: float
     gross: float
@@ -142,7 +137,10 @@ class _RoundResult(TypedDict):
     overtakes: int | None
     # Acquisitions among which the overtakes were counted.
     overtakes_examined: int | None
-    monopoly_ns: _Monopoly | None
+    # The longest time that one thread kept re-acquiring while others waited.
+    monopoly_ns: int | None
+    # Acquisitions of each thread in each whole window of 100 ms.
+    windows: list[list[int]] | None
     # Preset "uncontended".
     pair_ns: _PairNs | None
     # Preset "fairness".

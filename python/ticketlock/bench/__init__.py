@@ -7,6 +7,8 @@
         print(cell.lock, cell.threads, cell.throughput_per_s.median, cell.wait_ns, cell.run_length)
     print(results.dumps())
 
+    mine = bench.run(driver="python", locks=["threading.Lock", "mymodule:MyLock"])
+
 A run interleaves its cells in random order, round by round; a throughput round times nothing but itself, a waits round
 times every wait. Ratios between locks are medians of per-round ratios (`ratio`).
 """
@@ -15,12 +17,13 @@ from .compare import Ratio, cheaper, ratio, throughput_ratio
 from .csv_export import to_csv
 from .engine import Engine, NativeEngine, RoundResult, RoundSpec
 from .plan import Options, Plan, PlannedCell
-from .presets import PRESETS, Preset
+from .presets import DRIVERS, PRESETS, Preset, presets_of
 from .results import Cell, ContextSwitches, Monopoly, PairCost, Results, RunLengths, Spread, Waits
 from .runner import Interrupted, Progress, execute, run
 from .values import BadValueError
 
 __all__ = [
+    "DRIVERS",
     "PRESETS",
     "BadValueError",
     "Cell",
@@ -44,6 +47,7 @@ __all__ = [
     "Waits",
     "cheaper",
     "execute",
+    "presets_of",
     "ratio",
     "run",
     "throughput_ratio",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,19 +16,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Median of the per-round ratios, with the lowest and the highest, over `rounds` rounds that both sides have."""
+    """Median of the per-round ratios, with the lowest and the highest, over `rounds` rounds that both sides have.
+
+    `interval` has the true median in it with a probability of 95 %; None below six rounds.
+    """
 
     median: float
     low: float
     high: float
     rounds: int
+    interval: tuple[float, float] | None = None
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The interval, or the whole range where there are too few rounds for one."""
+        return self.interval or (self.low, self.high)
 
 
 def ratio(values: Sequence[float | None], reference: Sequence[float | None]) -> Ratio | None:
     """Values over reference, round by round; None without a common round."""
     found = [value for value in statistics.ratios(values, reference) if value is not None]
     middle = statistics.spread(found)
-    return None if middle is None else Ratio(*middle, rounds=len(found))
+    return None if middle is None else Ratio(*middle, rounds=len(found), interval=statistics.median_interval(found))
 
 
 def throughput_ratio(cell: Cell, reference: Cell) -> Ratio | None:
@@ -69,8 +79,10 @@ def findings(results: Results) -> list[str]:
         "semaphore": _semaphore,
         "fairness": _fairness,
         "phantom": _phantom,
+        "oversubscribed": _oversubscribed,
     }
-    return [line for cells in groups(results.cells).values() for line in report[results.preset](cells)]
+    lines = [line for cells in groups(results.cells).values() for line in report[results.preset](cells)]
+    return lines + [line for cells in groups(results.cells).values() for line in _against_themselves(cells)]
 
 
 def _by_lock(cells: Iterable[Cell]) -> dict[str, Cell]:
@@ -79,11 +91,78 @@ def _by_lock(cells: Iterable[Cell]) -> dict[str, Cell]:
 
 def _uncontended(cells: Sequence[Cell]) -> list[str]:
     locks = _by_lock(cells)
-    if not {"ticket", "std", "parking_lot"} <= locks.keys():
-        return []
-    net = {name: locks[name].runs_of("pair_net_ns") for name in ("ticket", "std", "parking_lot")}
-    found = ratio(net["ticket"], cheaper(net["std"], net["parking_lot"]))
-    return [] if found is None else [f"net pair, ticket over the cheaper of std and parking_lot: {shown(found)}"]
+    lines = []
+    if {"std", "parking_lot"} <= locks.keys():
+        rival = cheaper(*(locks[name].runs_of("pair_net_ns") for name in ("std", "parking_lot")))
+        for name in ("lock", "ticket"):
+            found = ratio(locks[name].runs_of("pair_net_ns"), rival) if name in locks else None
+            if found is not None:
+                lines.append(f"net pair, {name} over the cheaper of std and parking_lot: {shown(found)}")
+    for ours, theirs in (("lock", "threading.Lock"), ("rlock", "threading.RLock")):
+        if {ours, theirs} <= locks.keys():
+            for figure, what in (("pair_net_ns", "acquire(); release()"), ("with_net_ns", "with")):
+                found = ratio(locks[ours].runs_of(figure), locks[theirs].runs_of(figure))
+                if found is not None:
+                    lines.append(f"net `{what}`, {ours} over {theirs}: {shown(found)}")
+    return lines
+
+
+# First words of the identifiers of our locks.
+OURS = ("lock", "rlock", "ticket", "auto", "proportional")
+
+
+def is_ours(cell: Cell) -> bool:
+    """Whether a cell's lock is one of this project."""
+    return re.split("[:-]", cell.lock, maxsplit=1)[0] in OURS
+
+
+def peer_of(cell: Cell, cells: Sequence[Cell]) -> Cell | None:
+    """What a lock of ours is compared with: the standard lock of its kind in Python, else the peer with the best median."""
+    if not is_ours(cell):
+        return None
+    peers = {one.lock: one for one in cells if not is_ours(one) and not one.again and one.status != "invalid"}
+    return peers.get("threading.RLock" if cell.lock == "rlock" else "threading.Lock") or best(peers.values())
+
+
+# Figures whose ratio to the peer is stated, with their names.
+STATED = (("throughput_per_s", "throughput"), ("cpu_s_per_million", "CPU per acquisition"), ("longest_wait_ns", "longest wait"))
+
+
+def _oversubscribed(cells: Sequence[Cell]) -> list[str]:
+    lines = []
+    for cell in _by_lock(cells).values():
+        peer = None if cell.again else peer_of(cell, cells)
+        if peer is None:
+            continue
+        found = [(what, ratio(cell.runs_of(name), peer.runs_of(name))) for name, what in STATED]
+        stated = ", ".join(f"{what} {shown(one)}" for what, one in found if one is not None)
+        if stated:
+            lines.append(f"{counted(cell.threads)}, {cell.label} over {peer.label}: {stated}")
+    return lines
+
+
+def _against_themselves(cells: Sequence[Cell]) -> list[str]:
+    """How far apart two cells of the same lock came out: differences of that size mean nothing in this run."""
+    locks = _by_lock(cells)
+    lines = []
+    for cell in locks.values():
+        first = locks.get(cell.label.removesuffix(" A/A")) if cell.again else None
+        if first is None:
+            continue
+        pairs = first.pair_ns is not None
+        name, what = ("pair_net_ns", "net pair") if pairs else ("throughput_per_s", "throughput")
+        found = ratio(cell.runs_of(name), first.runs_of(name))
+        if found is not None:
+            low, high = found.limits
+            covers = ", covers 1" if low <= 1 <= high else ", does NOT cover 1: something but the locks differed"
+            where = f"{counted(cell.threads)}, {cell.params['pin']}" if cell.params["pin"] != "none" else counted(cell.threads)
+            lines.append(f"A/A, {where}, {first.label} over itself: {what} {shown(found)}{covers if found.interval else ''}")
+    return lines
+
+
+def counted(threads: int) -> str:
+    """A number of threads in words."""
+    return f"{threads} thread{'s' * (threads > 1)}"
 
 
 def _semaphore(cells: Sequence[Cell]) -> list[str]:
@@ -91,8 +170,7 @@ def _semaphore(cells: Sequence[Cell]) -> list[str]:
     if not {"auto", "ticket"} <= locks.keys():
         return []
     found = throughput_ratio(locks["auto"], locks["ticket"])
-    threads = cells[0].threads
-    return [] if found is None else [f"throughput with {threads} thread{'s' * (threads > 1)}, auto over ticket: {shown(found)}"]
+    return [] if found is None else [f"throughput with {counted(cells[0].threads)}, auto over ticket: {shown(found)}"]
 
 
 def _fairness(cells: Sequence[Cell]) -> list[str]:
@@ -128,5 +206,6 @@ def _phantom(cells: Sequence[Cell]) -> list[str]:
 
 
 def shown(found: Ratio) -> str:
-    """A ratio as text, with its range and the number of rounds behind it."""
-    return f"{found.median:.3f} ({found.low:.3f} to {found.high:.3f}, {found.rounds} rounds)"
+    """A ratio as text, with its interval (or its range, for few rounds) and the number of rounds behind it."""
+    low, high = found.limits
+    return f"{found.median:.3f} ({'' if found.interval is None else '95 %: '}{low:.3f} to {high:.3f}, {found.rounds} rounds)"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, cast
 
+from . import values
+from .presets import DRIVERS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -59,7 +62,11 @@ class RunCounts(TypedDict):
 
 
 class RoundResult(TypedDict, total=False):
-    """What a round measured; a key is missing or None where it was not measured."""
+    """What a round measured; a key is missing or None where it was not measured.
+
+    `monopoly_ns` is the longest time that one thread kept re-acquiring while others waited, `windows` the acquisitions of
+    each thread in each whole window of 100 ms.
+    """
 
     status: Literal["ok", "invalid", "partial"]
     why: str | None
@@ -73,7 +80,8 @@ class RoundResult(TypedDict, total=False):
     run_length: RunCounts | None
     overtakes: int | None
     overtakes_examined: int | None
-    monopoly_ns: dict[str, float] | None
+    monopoly_ns: float | None
+    windows: list[list[int]] | None
     pair_ns: dict[str, float] | None
     cycles: int | None
     cycles_unit: str | None
@@ -120,6 +128,15 @@ class Engine(Protocol):
     def delays(self) -> Sequence[DelayTuple]:
         """The delay tables of living threads; called from another thread while a round runs."""
         ...
+
+
+def engine_for(driver: str) -> Engine:
+    """The engine of a driver."""
+    if values.choice("driver", driver, DRIVERS) == "python":
+        from .python import PythonEngine
+
+        return PythonEngine()
+    return NativeEngine()
 
 
 class NativeEngine:

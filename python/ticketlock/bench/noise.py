@@ -25,6 +25,7 @@ class Sample:
     load: float | None
     steal_s: float | None
     throttled_s: float | None
+    busy_s: float | None = None
 
 
 def sample(root: Path = Path("/")) -> Sample:
@@ -33,7 +34,8 @@ def sample(root: Path = Path("/")) -> Sample:
         load: float | None = os.getloadavg()[0]
     except (AttributeError, OSError):
         load = None
-    return Sample(time.monotonic(), load, _steal(root / "proc/stat"), _throttled(root / "sys/fs/cgroup/cpu.stat"))
+    busy, steal = _taken(root / "proc/stat")
+    return Sample(time.monotonic(), load, steal, _throttled(root / "sys/fs/cgroup/cpu.stat"), busy)
 
 
 def verdict(before: Sample, after: Sample, usable_cpus: int) -> dict[str, Any]:
@@ -66,12 +68,15 @@ def _grown(before: float | None, after: float | None) -> float | None:
     return None if before is None or after is None else max(0.0, after - before)
 
 
-def _steal(path: Path) -> float | None:
+def _taken(path: Path) -> tuple[float | None, float | None]:
+    """CPU time of all processes and the kernel, and CPU time that the hypervisor gave to others."""
     try:
-        fields = path.read_text().split("\n", 1)[0].split()
-        return int(fields[8]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return None
+        fields = [int(field) for field in path.read_text().split("\n", 1)[0].split()[1:]]
+        user, nice, system, _, _, irq, softirq, steal = fields[:8]
+        tick = os.sysconf("SC_CLK_TCK")
+        return (user + nice + system + irq + softirq) / tick, steal / tick
+    except (OSError, ValueError):
+        return None, None
 
 
 def _throttled(path: Path) -> float | None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from . import values
 from .engine import Engine, Mode, RoundSpec
-from .presets import PHANTOM_LINE, PRESETS, Preset
+from .presets import PHANTOM_LINE, Preset, presets_of
 from .topology import PIN_POLICIES, Cpu, placement, read, siblings
 from .values import BadValueError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 # A round that counts iterations ends here all the same: a lock that has collapsed would take hours.
 LONGEST_COUNTED_ROUND_S = 60.0
@@ -26,7 +26,7 @@ MOST_FAIRNESS_THREADS = 8
 class PlannedCell:
     """One lock under one load. `placement` names how `cpus` were chosen; `cap` is None for this machine's cap.
 
-    Threads are pinned to `cpus` in turn; none comes twice.
+    Threads are pinned to `cpus` in turn; none comes twice. `again` marks the second cell of a lock that is measured twice.
     """
 
     preset: str
@@ -40,6 +40,7 @@ class PlannedCell:
     cpus: tuple[int, ...]
     placement: str
     oversubscribed: bool
+    again: bool = False
 
     @property
     def group(self) -> tuple[int, str]:
@@ -63,6 +64,7 @@ class Options:
     iterations: int | str | None = None
     cap: int | str | Iterable[int | str] | None = None
     line: int | str | None = None
+    aa: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Plan:
     iterations: int | None
     seed: int
     usable_cpus: int
+    driver: str = "native"
 
     @property
     def slices(self) -> int:
@@ -95,8 +98,10 @@ class Pass:
 
 def make(preset: str, options: Options, engine: Engine, cpus: Sequence[Cpu] | None = None) -> Plan:
     """Check every option and lay out the cells; `BadValueError` before anything has run."""
-    chosen = PRESETS[values.choice("preset", preset, PRESETS)]
-    _refuse_foreign(chosen, options)
+    driver = getattr(engine, "driver", "native")
+    presets = presets_of(driver)
+    chosen = presets[values.choice("preset", preset, presets)]
+    _refuse_foreign(chosen, options, presets)
     topology = read() if cpus is None else list(cpus)
     usable = max(1, engine.machine()["cpus"]["usable"])
     if topology:
@@ -108,16 +113,17 @@ def make(preset: str, options: Options, engine: Engine, cpus: Sequence[Cpu] | No
         preset=chosen,
         cells=tuple(cells),
         rounds=rounds,
-        waits_rounds=(rounds + 1) // 2 if chosen.waits else 0,
+        waits_rounds=-(-rounds // chosen.waits_every) if chosen.waits_every else 0,
         seconds=_seconds(chosen, options),
         iterations=_iterations(chosen, options),
         seed=seed,
         usable_cpus=usable,
+        driver=driver,
     )
 
 
 def passes(plan: Plan, engine: Engine) -> list[Pass]:
-    """Every pass of the run: all throughput rounds, with a waits round after every second one, the first included.
+    """Every pass of the run: all throughput rounds, with a waits round after every `waits_every`-th, the first included.
 
     Both orders are random: that of the groups, and that of the locks in a group. A group runs in one go, so that the locks
     being compared meet the same disturbances.
@@ -126,8 +132,9 @@ def passes(plan: Plan, engine: Engine) -> list[Pass]:
     found: list[Pass] = []
     for index in range(plan.rounds):
         found.append(Pass("throughput", index, _grouped(next(orders), plan.cells)))
-        if plan.waits_rounds and index % 2 == 0:
-            found.append(Pass("waits", index // 2, _grouped(next(orders), plan.cells)))
+        every = plan.preset.waits_every
+        if every and index % every == 0:
+            found.append(Pass("waits", index // every, _grouped(next(orders), plan.cells)))
     return found
 
 
@@ -158,14 +165,15 @@ def _grouped(order: Iterable[int], cells: Sequence[PlannedCell]) -> tuple[int, .
     return tuple(index for group in groups.values() for index in group)
 
 
-def _refuse_foreign(preset: Preset, options: Options) -> None:
+def _refuse_foreign(preset: Preset, options: Options, presets: Mapping[str, Preset]) -> None:
     for name in ("threads", "hold", "think", "lock_count", "iterations", "cap", "line"):
         value = getattr(options, name)
         if value is not None and name not in preset.takes:
             if name == "threads" and preset.threads_allowed is not None:
                 continue  # the range check below gives the better message
-            users = ", ".join(other.name for other in PRESETS.values() if name in other.takes)
-            raise BadValueError(name, value, f"it only with a preset that has this option ({users}); {preset.name} has not")
+            users = ", ".join(other.name for other in presets.values() if name in other.takes)
+            having = f"a preset that has this option ({users})" if users else "another driver"
+            raise BadValueError(name, value, f"it only with {having}; {preset.name} has not")
 
 
 def _seconds(preset: Preset, options: Options) -> float:
@@ -192,8 +200,8 @@ def _cells(preset: Preset, options: Options, engine: Engine, topology: Sequence[
     )
     line = PHANTOM_LINE if options.line is None else values.count("line", options.line, 1, values.MAX_LINE, "tickets")
     cells = []
-    for threads, label, cpus in _loads(preset, options, topology, usable):
-        for lock, cap in _locks(preset, options, engine):
+    for threads, label, cpus in _loads(preset, options, topology, usable, getattr(engine, "driver", "native")):
+        for lock, cap, again in _locks(preset, options, engine):
             cells.append(
                 PlannedCell(
                     preset=preset.name,
@@ -207,39 +215,50 @@ def _cells(preset: Preset, options: Options, engine: Engine, topology: Sequence[
                     cpus=tuple(dict.fromkeys(cpus)),
                     placement=label,
                     oversubscribed=threads > usable,
+                    again=again,
                 )
             )
     return cells
 
 
-def _locks(preset: Preset, options: Options, engine: Engine) -> list[tuple[str, int | None]]:
-    """Locks with their delay caps. Only a lock that tunes a delay has a cap, so only such a lock is repeated."""
+def _locks(preset: Preset, options: Options, engine: Engine) -> list[tuple[str, int | None, bool]]:
+    """Locks with their delay caps (only a lock that tunes a delay has one), and the lock that is measured twice."""
+    family = "ticket" if preset.name == "phantom" else None
     if options.locks is None:
         missing = {info["pattern"] for info in engine.locks() if not info["available"]}
         names = tuple(name for name in preset.locks if name not in missing)
     else:
-        names = values.locks("locks", options.locks, engine, "ticket" if preset.name == "phantom" else None)
+        names = values.locks("locks", options.locks, engine, family)
     if options.cap is not None:
         caps = values.caps("cap", options.cap)
     elif preset.name == "phantom" and engine.machine()["delay_cap"] != values.NATIVE_CAP_UNITS:
         caps = (None, values.NATIVE_CAP_UNITS)
     else:
         caps = (None,)
-    return [(name, cap) for name in names for cap in (caps if name.startswith("auto") else (None,))]
+    twice = () if options.aa is None else values.locks("aa", options.aa, engine, family)
+    return [
+        (name, cap, again)
+        for name in dict.fromkeys((*names, *twice))
+        for cap in (caps if name.startswith("auto") else (None,))
+        for again in ((False, True) if name in twice else (False,))
+    ]
 
 
-def _loads(preset: Preset, options: Options, topology: Sequence[Cpu], usable: int) -> list[tuple[int, str, list[int]]]:
+def _loads(
+    preset: Preset, options: Options, topology: Sequence[Cpu], usable: int, driver: str
+) -> list[tuple[int, str, list[int]]]:
     """Thread counts with the name of their placement and the CPU of each thread."""
     policy = None if options.pin is None else values.choice("pin", options.pin, PIN_POLICIES)
     if policy not in (None, "none") and not topology:
         raise BadValueError("pin", str(policy), "none: this platform cannot pin threads")
-    counts = _thread_counts(preset, options)
+    counts = _thread_counts(preset, options, usable)
     if preset.name == "fairness" and policy is None and options.threads is None:
         return _fairness_loads(topology, usable)
-    default = "cores" if preset.name in ("fairness", "phantom") else "spread"
+    default = "cores" if preset.name in ("fairness", "phantom") else "none" if driver == "python" else "spread"
     found = []
     for threads in counts:
-        # More threads than CPUs are left to the scheduler unless a placement was asked for.
+        # More threads than CPUs are left to the scheduler unless a placement was asked for; so are Python threads, which
+        # programs do not pin.
         chosen = policy or (default if threads <= usable or preset.name == "fairness" else "none")
         cpus = placement(chosen, threads, topology)
         if policy is None and chosen == "cores" and len(set(cpus)) < min(threads, usable):
@@ -249,9 +268,10 @@ def _loads(preset: Preset, options: Options, topology: Sequence[Cpu], usable: in
     return found
 
 
-def _thread_counts(preset: Preset, options: Options) -> tuple[int, ...]:
+def _thread_counts(preset: Preset, options: Options, usable: int) -> tuple[int, ...]:
     if options.threads is None:
-        return preset.threads
+        multiples = (min(multiple * usable, values.MAX_THREADS) for multiple in preset.multiples)
+        return tuple(dict.fromkeys((*preset.threads, *multiples)))
     counts = values.thread_counts("threads", options.threads)
     if preset.threads_allowed is not None:
         low, high = preset.threads_allowed

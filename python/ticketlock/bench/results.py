@@ -55,7 +55,10 @@ class RunLengths:
 
 @dataclass(frozen=True, slots=True)
 class Monopoly:
-    """How long one thread kept re-acquiring while others waited, in nanoseconds."""
+    """The longest time of a round that one thread kept re-acquiring while others waited, in nanoseconds.
+
+    `p50` is the median over rounds, `max` the longest of all.
+    """
 
     p50: float
     max: float
@@ -95,9 +98,14 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """The lock with its delay cap where that is not the machine's."""
+        """The lock with its delay cap where that is not the machine's, and a mark on a lock's second row."""
         cap = self.params.get("cap")
-        return self.lock if cap is None else f"{self.lock} cap {cap}"
+        return self.lock + ("" if cap is None else f" cap {cap}") + (" A/A" if self.again else "")
+
+    @property
+    def again(self) -> bool:
+        """Whether this is the second cell of a lock that is measured twice, to see what the run cannot tell apart."""
+        return bool(self.params.get("again"))
 
     @property
     def group(self) -> tuple[int, str]:
@@ -110,9 +118,11 @@ class Cell:
         return bool(self.extra["oversubscribed"])
 
     def runs_of(self, name: str) -> tuple[float | None, ...]:
-        """Round-by-round values of `throughput_per_s`, or of a figure under `extra.runs`."""
+        """Round-by-round values of `throughput_per_s`, or of a figure under `extra.runs` or `extra.waits_runs`."""
         if name == "throughput_per_s":
             return self.throughput_per_s.runs
+        if name in self.extra.get("waits_runs", ()):
+            return tuple(self.extra["waits_runs"][name])
         missing = (None,) * len(self.throughput_per_s.runs)
         return tuple(self.extra["runs"].get(name, missing))
 
@@ -127,6 +137,11 @@ class Results:
     machine: Mapping[str, Any]
     cells: tuple[Cell, ...]
     partial: bool
+
+    @property
+    def driver(self) -> str:
+        """What ran the rounds."""
+        return self.cells[0].driver if self.cells else "native"
 
     def to_json(self) -> dict[str, Any]:
         """The document as plain objects."""

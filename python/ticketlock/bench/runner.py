@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from ticketlock._observe import describe
 
 from . import noise, plan, summary
-from .engine import Engine, Mode, NativeEngine, RoundResult
+from .engine import Engine, Mode, RoundResult, engine_for
 from .plan import Options, Plan, PlannedCell
-from .presets import DEFAULT
+from .presets import default_of
 from .results import Results
 
 if TYPE_CHECKING:
@@ -49,8 +49,9 @@ class Interrupted(KeyboardInterrupt):
 
 
 def run(
-    preset: str = DEFAULT,
+    preset: str | None = None,
     *,
+    driver: str | None = None,
     locks: str | Iterable[str] | None = None,
     threads: int | str | Iterable[int] | None = None,
     hold: float | str | None = None,
@@ -63,6 +64,7 @@ def run(
     iterations: int | str | None = None,
     cap: int | str | Iterable[int | str] | None = None,
     line: int | str | None = None,
+    aa: str | None = None,
     progress: Callable[[Progress], object] | None = None,
     stop: Callable[[], bool] | None = None,
     engine: Engine | None = None,
@@ -70,14 +72,17 @@ def run(
 ) -> Results:
     """Measure a preset and return its cells.
 
-    Options left out come from the preset. Durations are numbers of nanoseconds or text such as `"1.5us"`; `threads` and
+    `driver` is `"native"` (threads without an interpreter, the default) or `"python"`. Options left out come from the
+    preset. `aa` names a lock that is measured twice: the ratio of its two cells shows what the run cannot tell apart.
+    Durations are numbers of nanoseconds or text such as `"1.5us"`; `threads` and
     `locks` are sequences or text such as `"1,2,4"`. `progress` is called before every round and once at the end. When
     `stop` answers true between rounds, the results so far come back marked partial; Ctrl-C raises `Interrupted`, a
     KeyboardInterrupt that carries them.
 
     Raises `BadValueError` (a ValueError) before anything has run if an option cannot be used.
     """
-    chosen = NativeEngine() if engine is None else engine
+    chosen = engine or engine_for(driver or "native")
+    name = preset or default_of(getattr(chosen, "driver", "native"))
     options = Options(
         locks=locks,
         threads=threads,
@@ -91,9 +96,12 @@ def run(
         iterations=iterations,
         cap=cap,
         line=line,
+        aa=aa,
     )
-    ready = plan.make(preset, options, chosen)
-    return execute(ready, chosen, progress=progress, stop=stop, command=command or f"ticketlock.bench.run({preset!r})")
+    ready = plan.make(name, options, chosen)
+    return execute(
+        ready, chosen, progress=progress, stop=stop, command=command or f"ticketlock.bench.run({name!r}, driver={ready.driver!r})"
+    )
 
 
 def execute(

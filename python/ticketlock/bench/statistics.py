@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics as standard
 from collections.abc import Iterable, Sequence
 
@@ -32,6 +33,27 @@ def jain(shares: Sequence[float]) -> float | None:
     """Jain's index: 1 when every thread got the same, 1/n when one of n got everything."""
     squares = sum(share * share for share in shares)
     return sum(shares) ** 2 / (len(shares) * squares) if squares else None
+
+
+def share_below(values: Iterable[float | None], share: float) -> float | None:
+    """The smallest of the values that exist which `share` of them do not exceed."""
+    known = sorted(value for value in values if value is not None)
+    return known[max(0, math.ceil(share * len(known)) - 1)] if known else None
+
+
+def median_interval(values: Sequence[float], coverage: float = 0.95) -> tuple[float, float] | None:
+    """Limits between which the true median lies with a probability of at least `coverage`; None for too few values.
+
+    From the order of the values alone: so many of them lie below the median as a fair coin shows heads.
+    """
+    ordered, size = sorted(values), len(values)
+    outside, left_out = 0.0, 0
+    while True:
+        outside += 2 * math.comb(size, left_out) * 0.5**size
+        if outside > 1 - coverage or 2 * left_out + 1 > size:
+            break
+        left_out += 1
+    return (ordered[left_out - 1], ordered[-left_out]) if left_out else None
 
 
 def merge_buckets(histograms: Iterable[Buckets]) -> list[tuple[float, float, int]]:

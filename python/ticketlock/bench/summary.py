@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import statistics as standard
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import statistics
+from .presets import SLEEP_FROM_NS
 from .results import Cell, ContextSwitches, Monopoly, PairCost, RunLengths, Spread, Status, Waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from .engine import Mode, RoundResult
     from .plan import Plan, PlannedCell
@@ -46,7 +48,7 @@ def cell(planned: PlannedCell, record: Record, plan: Plan, driver: str) -> Cell:
         threads=planned.threads,
         hold_ns=planned.hold_ns,
         think_ns=planned.think_ns,
-        params=_params(planned, plan),
+        params=_params(planned, plan, driver),
         status=status,
         why=why,
         throughput_per_s=Spread(median=median, low=low, high=high, runs=tuple(runs)),
@@ -98,7 +100,10 @@ def _in_short(reasons: Sequence[str]) -> str:
     return "; ".join(same[0] + (f" (and {len(same) - 1} like it)" if len(same) > 1 else "") for same in kinds.values())
 
 
-def _params(planned: PlannedCell, plan: Plan) -> dict[str, Any]:
+def _params(planned: PlannedCell, plan: Plan, driver: str) -> dict[str, Any]:
+    sleeps = {}
+    if driver == "python":
+        sleeps = {"hold_sleeps": planned.hold_ns >= SLEEP_FROM_NS, "think_sleeps": planned.think_ns >= SLEEP_FROM_NS}
     return {
         "lock_count": planned.lock_count,
         "line": planned.line if planned.preset == "phantom" else None,
@@ -109,6 +114,8 @@ def _params(planned: PlannedCell, plan: Plan) -> dict[str, Any]:
         "iterations": plan.iterations,
         "rounds": plan.rounds,
         "waits_rounds": plan.waits_rounds,
+        "again": planned.again,
+        **sleeps,
     }
 
 
@@ -165,9 +172,8 @@ def _overtakes(rounds: Sequence[RoundResult]) -> float | None:
 
 
 def _monopoly(rounds: Sequence[RoundResult]) -> Monopoly | None:
-    counted = [monopoly for result in rounds if (monopoly := result.get("monopoly_ns"))]
-    middle = statistics.median(monopoly["p50"] for monopoly in counted)
-    return None if middle is None else Monopoly(p50=middle, max=max(monopoly["max"] for monopoly in counted))
+    known = [monopoly for result in rounds if (monopoly := result.get("monopoly_ns")) is not None]
+    return Monopoly(p50=standard.median(known), max=max(known)) if known else None
 
 
 def _switches(rounds: Sequence[RoundResult]) -> ContextSwitches | None:
@@ -198,11 +204,12 @@ def _extra(
         "steal_s": lambda result: result.get("steal_s"),
         "process_cpu_s": lambda result: result.get("process_cpu_s"),
         "cpu_s_per_million": cpu_per_million,
+        "voluntary_per_acquisition": lambda result: _switches_per_acquisition(result, "voluntary"),
+        "involuntary_per_acquisition": lambda result: _switches_per_acquisition(result, "involuntary"),
     }
-    for name, reader in readers.items():
-        values = [None if result is None else reader(result) for result in record.throughput]
-        if any(value is not None for value in values):
-            runs[name] = _padded(values, plan.rounds)
+    runs |= _by_round(readers, record.throughput, plan.rounds)
+    waits_runs = _by_round(WAITS_READERS, record.waits, plan.waits_rounds)
+    longest = waits_runs.get("longest_wait_ns", [])
     counted = throughput if any(result.get("run_length") for result in throughput) else waits
     shares = [result["acquisitions"] for result in throughput if len(result["acquisitions"]) == planned.threads]
     return {
@@ -210,13 +217,52 @@ def _extra(
         "reruns": record.reruns,
         "invalid_attempts": list(record.reasons),
         **{name: statistics.median(values) for name, values in runs.items()},
+        **{name: statistics.median(values) for name, values in waits_runs.items()},
+        "longest_wait_ns": None
+        if not longest
+        else {
+            "median": statistics.median(longest),
+            "p90": statistics.share_below(longest, 0.9),
+            "max": max(value for value in longest if value is not None),
+        },
         **lists,
         "cycles_unit": next((unit for result in throughput if (unit := result.get("cycles_unit"))), None),
         "acquisitions_per_thread": [sum(column) for column in zip(*shares, strict=True)],
         "total_runs": sum(lengths["runs"] for result in counted if (lengths := result.get("run_length"))) or None,
         "wait_histogram": [list(bucket) for bucket in _wait_buckets(waits)],
         "runs": runs,
+        "waits_runs": waits_runs,
     }
+
+
+def _by_round(
+    readers: Mapping[str, Callable[[RoundResult], float | None]], rounds: Sequence[RoundResult | None], length: int
+) -> dict[str, list[float | None]]:
+    """The figures that at least one round has, each with an entry for every round."""
+    found = {name: [None if result is None else reader(result) for result in rounds] for name, reader in readers.items()}
+    return {name: _padded(values, length) for name, values in found.items() if any(value is not None for value in values)}
+
+
+def _switches_per_acquisition(result: RoundResult, kind: Literal["voluntary", "involuntary"]) -> float | None:
+    switches, acquired = result.get("context_switches"), sum(result["acquisitions"])
+    return switches[kind] / acquired if switches and acquired else None
+
+
+def _longest_wait(result: RoundResult) -> float | None:
+    wait = result.get("wait")
+    return wait["max_ns"] if wait and wait["count"] else None
+
+
+def _jain_in_windows(result: RoundResult) -> float | None:
+    return statistics.median(statistics.jain(window) for window in result.get("windows") or ())
+
+
+# What rounds that time every wait say one by one.
+WAITS_READERS: dict[str, Callable[[RoundResult], float | None]] = {
+    "longest_wait_ns": _longest_wait,
+    "longest_monopoly_ns": lambda result: result.get("monopoly_ns"),
+    "jain_100ms": _jain_in_windows,
+}
 
 
 def _padded(values: list[float | None], length: int) -> list[float | None]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ticketlock._observe import describe
 from ticketlock.bench import csv_export, plan, runner
-from ticketlock.bench.engine import Engine, LockInfo, NativeEngine
+from ticketlock.bench.engine import Engine, LockInfo, engine_for
 from ticketlock.bench.plan import Options, Plan
-from ticketlock.bench.presets import PRESETS
+from ticketlock.bench.presets import DRIVERS, Preset, default_of, presets_of
 from ticketlock.bench.values import BadValueError
 
 from . import describe as words
@@ -19,7 +19,7 @@ from .output import OutputFile, Terminal, UsageError, complain
 from .screen import Screen
 from .signals import InterruptibleEngine, Interrupts
 from .table import Column, Row, render
-from .text import duration, plain
+from .text import duration, plain, wrapped
 
 if TYPE_CHECKING:
     import argparse
@@ -33,13 +33,13 @@ OK, FAILED = 0, 1
 
 def run(options: argparse.Namespace, out: Terminal, err: Terminal, argv: list[str]) -> int:
     """Measure, or list what can be measured."""
-    engine = NativeEngine()
+    engine = engine_for(options.driver)
     if options.preset == "list":
-        return _list(engine, out)
+        return _list(engine, options.driver, out)
     try:
-        ready = plan.make(options.preset, _options(options), engine)
+        ready = plan.make(options.preset or default_of(options.driver), _options(options), engine)
     except BadValueError as bad:
-        name = "--" + bad.option.replace("_", "-")
+        name = f"PRESET with --driver {options.driver}" if bad.option == "preset" else "--" + bad.option.replace("_", "-")
         raise UsageError(f"{name}: '{bad.value}' is not accepted; give {bad.accepted}") from None
     file = None if options.output is None else OutputFile(options.output)
     with Interrupts() as interrupts:
@@ -132,8 +132,10 @@ def _deliver(results: Results, options: argparse.Namespace, out: Terminal, file:
     return code
 
 
-def _list(engine: Engine, out: Terminal) -> int:
-    presets: list[Row] = [((preset.name, "bold"), (_load(preset.name), ""), (preset.summary, "")) for preset in PRESETS.values()]
+def _list(engine: Engine, driver: str, out: Terminal) -> int:
+    presets: list[Row] = [
+        ((preset.name, "bold"), (_load(preset), ""), (preset.summary, "")) for preset in presets_of(driver).values()
+    ]
     columns = (Column("preset", align="<"), Column("defaults", 1, "<"), Column("measures", align="<"))
     out.show(render(columns, presets, out.width, out.glyphs))
     locks: list[Row] = [
@@ -146,17 +148,19 @@ def _list(engine: Engine, out: Terminal) -> int:
         for info in engine.locks()
     ]
     about = (Column("lock", align="<"), Column("family", 2, "<"), Column("fair", 1, "<"), Column("", align="<"))
-    out.show([plain(""), *render(about, locks, out.width, out.glyphs)])
+    other = next(name for name in DRIVERS if name != driver)
+    hint = f"These are the presets and locks of --driver {driver}; see also: ticketlock bench list --driver {other}"
+    out.show([plain(""), *render(about, locks, out.width, out.glyphs), plain(""), *wrapped(hint, out.width, "dim")])
     return OK
 
 
 def _about(info: LockInfo) -> str:
     parameter = "" if info["parameter"] is None else f" (N: {info['parameter']})"
-    return info["about"] + parameter + ("" if info["available"] else "; not on this platform")
+    return info["about"] + parameter + ("" if info["available"] else "; not here")
 
 
-def _load(name: str) -> str:
-    preset = PRESETS[name]
-    threads = ",".join(str(count) for count in preset.threads)
+def _load(preset: Preset) -> str:
+    threads = ",".join([*map(str, preset.threads), *(f"{multiple}x" for multiple in preset.multiples)])
+    threads += " CPUs" if preset.multiples else ""
     length = duration(preset.seconds * 1e9) if preset.iterations is None else f"{preset.iterations} iterations"
     return f"threads {threads}; {preset.rounds} rounds of {length}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ticketlock.bench.presets import SLEEP_FROM_NS
+
 from .text import Line, clean, duration, number, wrapped
 
 if TYPE_CHECKING:
@@ -72,10 +74,12 @@ def plan(ready: Plan) -> list[Entry]:
             [
                 f"{len(ready.cells)} cells",
                 f"{ready.rounds} rounds {length}{waits}",
-                f"hold {duration(first.hold_ns)}, think {duration(first.think_ns)}" if "hold" in takes else "",
+                f"hold {_work(first.hold_ns, ready.driver)}, think {_work(first.think_ns, ready.driver)}"
+                if "hold" in takes
+                else "",
                 f"line of {first.line} tickets" if "line" in takes else "",
                 f"{first.lock_count} locks" if first.lock_count > 1 else "",
-                "native threads",
+                "Python threads" if ready.driver == "python" else "native threads",
                 f"seed {ready.seed}",
             ],
         )
@@ -86,6 +90,10 @@ def plan(ready: Plan) -> list[Entry]:
         note = f"with {threads} threads on {ready.usable_cpus} usable CPUs the figures are oversubscription figures"
         entries.append(("note", [note]))
     return entries
+
+
+def _work(nanoseconds: int, driver: str) -> str:
+    return duration(nanoseconds) + (" asleep" if driver == "python" and nanoseconds >= SLEEP_FROM_NS else "")
 
 
 def noise(found: Mapping[str, Any]) -> Entry:

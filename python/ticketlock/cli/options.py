@@ -8,7 +8,7 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, NoReturn
 
-from ticketlock.bench.presets import DEFAULT, PHANTOM_LINE, PRESETS
+from ticketlock.bench.presets import DRIVERS, PHANTOM_LINE, PRESETS, PYTHON_PRESETS, default_of
 from ticketlock.bench.topology import PIN_POLICIES
 
 from .output import UsageError
@@ -104,15 +104,17 @@ def _info(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _bench(commands: argparse._SubParsersAction[Parser]) -> None:
-    presets = "\n".join(f"  {preset.name:12} {preset.summary}" for preset in PRESETS.values())
+    presets = "\n".join(f"  {preset.name:14} {preset.summary}" for preset in PRESETS.values())
+    python = "\n".join(f"  {preset.name:14} {preset.summary}" for preset in PYTHON_PRESETS.values())
     bench = commands.add_parser(
         "bench",
         help="measure locks against each other on this machine",
         description=f"Measure locks against each other on real threads of this machine.\n\npresets:\n{presets}\n"
-        f"  {'list':12} show presets with their defaults, and all lock identifiers\n\n"
+        f"  {'list':14} show presets with their defaults, and all lock identifiers\n\n"
+        f"presets with --driver python:\n{python}\n\n"
         + textwrap.fill(
-            "Cells run interleaved in random order, round by round. Rounds that measure throughput time nothing else; every "
-            "second one is followed by a round that times every wait. An invalid round is run again up to twice; a cell with "
+            "Cells run interleaved in random order, round by round. Rounds that measure throughput time nothing else; other "
+            "rounds time every wait. An invalid round is run again up to twice; a cell with "
             "less than half of its rounds valid is invalid. Ratios are medians of per-round ratios. The first Ctrl-C ends the "
             "round and prints what is valid, the second leaves at once.",
             100,
@@ -122,7 +124,9 @@ def _bench(commands: argparse._SubParsersAction[Parser]) -> None:
             "  ticketlock bench semaphore --threads 1-4 --locks auto,ticket,std --live\n"
             "  ticketlock bench uncontended --json -o pairs.json\n"
             "  ticketlock bench fairness --iterations 10000000\n"
-            "  ticketlock bench phantom --cap 16,native --line 40",
+            "  ticketlock bench phantom --cap 16,native --line 40\n"
+            "  ticketlock bench oversubscribed --threads 2 --hold 800 --think 800 --rounds 31 --aa lock\n"
+            "  ticketlock bench --driver python --locks threading.Lock,lock,mymodule:MyLock",
             ENVIRONMENT,
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -131,10 +135,10 @@ def _bench(commands: argparse._SubParsersAction[Parser]) -> None:
     bench.add_argument(
         "preset",
         nargs="?",
-        default=DEFAULT,
         choices=(*PRESETS, "list"),
         metavar="PRESET",
-        help=f"what to measure: {', '.join(PRESETS)} or list (default: {DEFAULT})",
+        help=f"what to measure: {', '.join(PRESETS)} or list (default: {default_of('native')}; "
+        f"with --driver python {default_of('python')})",
     )
     _load_options(bench)
     _round_options(bench)
@@ -144,9 +148,18 @@ def _bench(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def _load_options(bench: argparse.ArgumentParser) -> None:
     load = bench.add_argument_group("load")
+    load.add_argument(
+        "--driver",
+        choices=DRIVERS,
+        default=DRIVERS[0],
+        help="native: threads without an interpreter; python: Python threads, and any lock as module:factory (default: native)",
+    )
     load.add_argument("--locks", metavar="L,...", help="lock identifiers, separated by commas (see: ticketlock bench list)")
+    load.add_argument("--aa", metavar="L", help="measure this lock twice: the ratio shows what the run cannot tell apart")
     load.add_argument("--threads", metavar="N", help="thread counts: 4, 1,2,4 or 1-8")
-    load.add_argument("--hold", metavar="T", help="time in the section: N[ns|us|ms|s], a bare number is ns")
+    load.add_argument(
+        "--hold", metavar="T", help="time in the section: N[ns|us|ms|s], a bare number is ns (python: 100us and more sleep)"
+    )
     load.add_argument("--think", metavar="T", help="time outside the section")
     load.add_argument("--lock-count", metavar="N", help="number of locks that the threads use")
     load.add_argument("--pin", metavar="P", help=f"where threads run: {', '.join(PIN_POLICIES)} (default: spread while they fit)")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ticketlock.bench import compare
-from ticketlock.bench.presets import PRESETS
+from ticketlock.bench.presets import presets_of
 from ticketlock.bench.results import Cell, Results
 
 from . import describe
@@ -34,6 +34,7 @@ def lines(results: Results, width: int, glyphs: Glyphs) -> list[Line]:
         "semaphore": _semaphore,
         "fairness": _fairness,
         "phantom": _phantom,
+        "oversubscribed": _oversubscribed,
     }
     found = [*tables[results.preset](results, width, glyphs), plain("")]
     found += _plot(results, width, glyphs)
@@ -84,7 +85,74 @@ def _semaphore(results: Results, width: int, glyphs: Glyphs) -> list[Line]:
     return [*render(columns, rows, width, glyphs), *wrapped(_legend(reference, glyphs), width, "dim")]
 
 
+def _oversubscribed(results: Results, width: int, glyphs: Glyphs) -> list[Line]:
+    python = results.driver == "python"
+    columns = (
+        Column("lock", align="<"),
+        Column("M op/s"),
+        Column("low-high", rank=9),
+        Column("x peer", rank=2),
+        Column("95 %", rank=6),
+        Column("CPU s/M op", rank=3),
+        Column("wait p50", rank=10),
+        Column("p99", rank=7),
+        Column("longest: median"),
+        Column("p90", rank=5),
+        Column("max", rank=1),
+        Column("monopoly", rank=1),
+        Column("Jain", rank=2),
+        Column("in 100ms", rank=4),
+        Column("mean run", rank=11),
+        Column("longest run", rank=8),
+        Column("switches/op", rank=6),
+    )
+    rows: list[Row] = []
+    for cells in compare.groups(results.cells).values():
+        rows.append(Heading(f"{_load(cells[0])}, {_placed(cells[0])}"))
+        leader = compare.best(cells)
+        for cell in cells:
+            peer = compare.peer_of(cell, cells)
+            against = None if peer is None else compare.throughput_ratio(cell, peer)
+            rate, runs, waits, extra = cell.throughput_per_s, cell.run_length, cell.wait_ns, cell.extra
+            longest = extra.get("longest_wait_ns") or {}
+            rows.append(
+                (
+                    (_marked(cell, leader, glyphs), _style(cell, leader)),
+                    (millions(rate.median), _style(cell, leader)),
+                    (_range(rate.low, rate.high, millions), "dim"),
+                    ("" if against is None else f"{against.median:.2f}", ""),
+                    ("" if against is None else "{:.2f}-{:.2f}".format(*against.limits), "dim"),
+                    (number(cell.cpu_s_per_million), ""),
+                    (duration(None if waits is None else waits.p50), ""),
+                    (duration(None if waits is None else waits.p99), ""),
+                    *((duration(longest.get(name)), "") for name in ("median", "p90", "max")),
+                    (duration(cell.monopoly_ns.p50 if cell.monopoly_ns else None), ""),
+                    ("-" if cell.jain is None else f"{cell.jain:.3f}", ""),
+                    ("-" if extra.get("jain_100ms") is None else f"{extra['jain_100ms']:.3f}", ""),
+                    (number(None if runs is None else runs.mean), ""),
+                    (number(None if runs is None else runs.longest, 7), ""),
+                    (number(_switches(cell)), ""),
+                )
+            )
+    peer_name = "threading.Lock (rlock: threading.RLock)" if python else "the peer with the highest median"
+    note = (
+        f"{glyphs.best} highest throughput, {glyphs.tie} within its noise, {INVALID} invalid; x peer: median of per-round ratios "
+        f"to {peer_name}, with its 95 % interval. Longest: the longest wait of a round, over rounds. Monopoly: the longest "
+        "time of a round that one thread kept re-acquiring while others waited, median over rounds. Jain: of a whole round, "
+        "and of windows of 100 ms."
+    )
+    return [*render(columns, rows, width, glyphs), *wrapped(note, width, "dim")]
+
+
+def _switches(cell: Cell) -> float | None:
+    """Context switches per acquisition."""
+    voluntary, involuntary = (cell.extra.get(f"{kind}_per_acquisition") for kind in ("voluntary", "involuntary"))
+    return None if voluntary is None or involuntary is None else float(voluntary + involuntary)
+
+
 def _uncontended(results: Results, width: int, glyphs: Glyphs) -> list[Line]:
+    if results.driver == "python":
+        return _python_pairs(results, width, glyphs)
     reference = _reference(results)
     columns = (
         Column("lock", align="<"),
@@ -115,6 +183,37 @@ def _uncontended(results: Results, width: int, glyphs: Glyphs) -> list[Line]:
             )
         )
     note = f"{glyphs.best} cheapest. One lock and unlock, the empty loop subtracted; a second thread is alive and asleep."
+    return [*render(columns, rows, width, glyphs), *wrapped(note, width, "dim")]
+
+
+def _python_pairs(results: Results, width: int, glyphs: Glyphs) -> list[Line]:
+    reference = _reference(results)
+    columns = (
+        Column("lock", align="<"),
+        Column("acquire(); release() net ns"),
+        Column("low-high", rank=3),
+        Column(f"x {reference}", rank=1),
+        Column("with net ns"),
+        Column("low-high", rank=4),
+        Column(f"x {reference}", rank=2),
+        Column("empty loop ns", rank=5),
+    )
+    base = _find(results.cells, reference)
+    rows: list[Row] = []
+    for cell in results.cells:
+        row: list[Span] = [(_marked(cell, None, glyphs), _style(cell, None))]
+        for name in ("pair_net_ns", "with_net_ns"):
+            runs = cell.runs_of(name)
+            known = [value for value in runs if value is not None]
+            against = None if base is None or base is cell else compare.ratio(runs, base.runs_of(name))
+            row += [
+                (number(cell.extra.get(name)), "bold"),
+                (_range(min(known, default=None), max(known, default=None), number), "dim"),
+                _ratio(against)[0],
+            ]
+        row.append((number(None if cell.pair_ns is None else cell.pair_ns.loop), ""))
+        rows.append(tuple(row))
+    note = "What one use costs while nobody competes, the empty loop subtracted; a second thread is alive and asleep."
     return [*render(columns, rows, width, glyphs), *wrapped(note, width, "dim")]
 
 
@@ -215,7 +314,7 @@ def _plot(results: Results, width: int, glyphs: Glyphs) -> list[Line]:
 def _reference(results: Results) -> str:
     """What the others are compared with: the preset's reference, or the first lock where that did not run."""
     labels = [cell.label for cell in results.cells]
-    wanted = PRESETS[results.preset].reference
+    wanted = presets_of(results.driver)[results.preset].reference
     return wanted if wanted in labels or not labels else labels[0]
 
 
@@ -257,7 +356,7 @@ def _legend(reference: str, glyphs: Glyphs) -> str:
 
 
 def _load(cell: Cell) -> str:
-    threads = f"{cell.threads} thread{'s' * (cell.threads > 1)}"
+    threads = compare.counted(cell.threads)
     return f"{threads} (oversubscribed)" if cell.oversubscribed else threads
 
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group};
-use ticketlock::TicketLock;
+use ticketlock::{Lock, TicketLock};
 use ticketlock_bench::{Preset, RoundSpec, order, parse_lock, run_round};
 
 /// A thread that sleeps until it is told to leave.
@@ -53,6 +53,8 @@ struct Alone<T>(T);
 fn pairs(criterion: &mut Criterion) {
     let _companion = Companion::start();
     let mut group = criterion.benchmark_group("pair");
+    let lock = Alone(Lock::new());
+    group.bench_function("lock", |b| b.iter(|| drop(lock.0.lock())));
     let lock = Alone(TicketLock::new());
     group.bench_function("ticket", |b| b.iter(|| drop(lock.0.lock())));
     let lock = Alone(Mutex::new(()));
@@ -132,9 +134,9 @@ fn compare(brief: bool) {
 }
 
 #[cfg(unix)]
-const LOCKS: &[&str] = &["ticket", "std", "parking_lot", "parking_lot-fair", "pthread"];
+const LOCKS: &[&str] = &["lock", "ticket", "std", "parking_lot", "parking_lot-fair", "pthread"];
 #[cfg(not(unix))]
-const LOCKS: &[&str] = &["ticket", "std", "parking_lot", "parking_lot-fair"];
+const LOCKS: &[&str] = &["lock", "ticket", "std", "parking_lot", "parking_lot-fair"];
 
 /// Exactly one inlined pair: its machine code is what a user's function gains by it.
 #[unsafe(no_mangle)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ticketlock::Tuning;
 
+use crate::adapters::lock::Parking;
 use crate::adapters::{mcs::Mcs, rivals::ParkingLot, rivals::ParkingLotFair, rivals::Std, tas::Tas, ticket::Ticket};
 use crate::lock_id::LockSpec;
 
@@ -71,6 +72,7 @@ impl Overrides {
 pub(crate) fn dispatch<T: Task>(lock: LockSpec, overrides: Overrides, task: T) -> Option<T::Out> {
     Some(match lock {
         LockSpec::Ticket(backoff) => task.run::<Ticket>(overrides.tuning(backoff)),
+        LockSpec::Lock(fairness) => task.run::<Parking>(fairness),
         LockSpec::TasRetest => task.run::<Tas<true>>(()),
         LockSpec::TasRetry => task.run::<Tas<false>>(()),
         LockSpec::Mcs => task.run::<Mcs>(()),

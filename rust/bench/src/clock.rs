@@ -78,6 +78,11 @@ impl Clock {
         ((u128::from(ticks) * u128::from(self.ns_per_tick)) >> 32) as u64
     }
 
+    /// The difference of two stamps this long apart.
+    pub(crate) fn ticks_in(self, ns: u64) -> u64 {
+        ((u128::from(ns) << 32) / u128::from(self.ns_per_tick.max(1))) as u64
+    }
+
     pub(crate) fn seconds(self, ticks: u64) -> f64 {
         self.ns(ticks) as f64 / 1e9
     }
@@ -123,6 +128,7 @@ mod tests {
         let clock = Clock { base: Instant::now(), ticks: Ticks::Nanoseconds, ns_per_tick: (1 << 32) / 2 };
         assert_eq!(clock.ns(10), 5);
         assert_eq!(clock.ns(1 << 50), 1 << 49);
+        assert_eq!(clock.ticks_in(5), 10);
         assert!((clock.seconds(4_000_000_000) - 2.0).abs() < 1e-9);
     }
 

@@ -1,18 +1,19 @@
-//! Presets `semaphore` and `fairness`: threads that take a lock around a short section, over and over.
+//! Presets `semaphore`, `fairness` and `oversubscribed`: threads that take a lock around a short section, over and over.
 
 use core::cell::UnsafeCell;
 use std::sync::Arc;
 
 use crate::adapter::Adapter;
+use crate::arrivals::Arrivals;
 use crate::clock::Clock;
 use crate::crew::{self, Finished, Plan};
 use crate::gate::{Gate, Member, Used};
 use crate::histogram::Histogram;
 use crate::order::Random;
 use crate::overtakes::{self, LogPlan, Overtakes, ServiceLog};
-use crate::result::{Extra, Monopoly, RoundResult, RunLengths, Waits};
+use crate::result::{Extra, RoundResult, RunLengths, WINDOW_NS, Waits};
 use crate::round;
-use crate::runs::{Run, Turn};
+use crate::runs::Turn;
 use crate::spec::{BenchError, Mode, Preset, RoundSpec};
 use crate::work::Work;
 
@@ -44,6 +45,7 @@ struct Field<A: Adapter> {
     think: Work,
     seed: u64,
     log: LogPlan,
+    arrivals: Arrivals,
 }
 
 /// What one thread brings back.
@@ -51,7 +53,10 @@ struct Tally {
     acquired: u64,
     runs: Histogram,
     waits: Histogram,
-    monopolies: Histogram,
+    /// Longest monopoly that this thread ended, in ticks.
+    monopoly: u64,
+    /// Acquisitions in each window up to the thread's last one.
+    windows: Vec<u64>,
     logs: Vec<ServiceLog>,
 }
 
@@ -62,6 +67,9 @@ struct Worker<'a, A: Adapter, const WAITS: bool> {
     me: u32,
     clock: Clock,
     origin: u64,
+    /// Ticks a window, and when the present one ends.
+    window: u64,
+    window_ends: u64,
     tally: Tally,
 }
 
@@ -69,38 +77,56 @@ impl<A: Adapter, const WAITS: bool> Worker<'_, A, WAITS> {
     /// One acquisition; false once the round's iterations are used up.
     #[inline]
     fn acquire(&mut self, which: usize, step: i64) -> bool {
-        let guarded = &self.field.locks[which];
-        let arrived = if WAITS { self.clock.now() } else { 0 };
+        let (field, clock, origin) = (self.field, self.clock, self.origin);
+        // In ticks since the round's start.
+        let now = || if WAITS { clock.now().saturating_sub(origin) } else { 0 };
+        let guarded = &field.locks[which];
+        let arrived = now();
+        if WAITS {
+            field.arrivals.arrive(self.me, which, arrived);
+        }
         let held = guarded.lock.lock(&mut self.ctx);
-        let served_at = if WAITS { self.clock.now() } else { 0 };
+        let served_at = now();
+        if WAITS {
+            field.arrivals.served(self.me);
+        }
         // SAFETY: the lock is held until `held` is dropped, and `data` is not used after that.
         let data = unsafe { &mut *guarded.data.get() };
-        if data.turn.served() >= self.field.limit {
+        if data.turn.served() >= field.limit {
             return false;
         }
         data.value += step;
         let ended = data.turn.serve(self.me, served_at);
         let number = data.turn.served() - 1;
-        self.field.hold.perform();
+        if WAITS {
+            if let Some(run) = ended.filter(|run| run.span() > self.tally.monopoly) {
+                // Looked up while nobody else can be served; rarely, since only a longer one counts.
+                let first = field.arrivals.longest_waiting(which).map_or(arrived, |others| others.min(arrived));
+                self.tally.monopoly = self.tally.monopoly.max(run.monopoly(first));
+            }
+        }
+        field.hold.perform();
         drop(held);
         self.tally.acquired += 1;
         if let Some(run) = ended {
-            self.note_run(run, arrived);
+            self.tally.runs.add(run.length);
         }
         if WAITS {
-            self.tally.waits.add(self.clock.ns(served_at.saturating_sub(arrived)));
-            self.tally.logs[which].push(number, self.clock.ns(arrived.saturating_sub(self.origin)));
+            self.tally.waits.add(clock.ns(served_at.saturating_sub(arrived)));
+            self.tally.logs[which].push(number, clock.ns(arrived));
+            self.note_window(served_at);
         }
-        self.field.think.perform();
+        field.think.perform();
         true
     }
 
     #[inline]
-    fn note_run(&mut self, run: Run, arrived: u64) {
-        self.tally.runs.add(run.length);
-        if WAITS {
-            self.tally.monopolies.add(self.clock.ns(run.monopoly(arrived)));
+    fn note_window(&mut self, served_at: u64) {
+        while served_at >= self.window_ends {
+            self.tally.windows.push(0);
+            self.window_ends += self.window;
         }
+        *self.tally.windows.last_mut().expect("the first window is there from the start") += 1;
     }
 
     fn until_stopped(&mut self, gate: &Gate) {
@@ -134,15 +160,26 @@ impl<A: Adapter> Field<A> {
             think: Work::of_ns(spec.think_ns),
             seed: spec.seed,
             log: LogPlan::new(spec.seconds, spec.threads, spec.lock_count),
+            arrivals: Arrivals::new(spec.threads),
         }
     }
 
     fn work<const WAITS: bool>(&self, member: &Member<'_>) -> Option<(Tally, Used)> {
         let logs = if WAITS { self.locks.iter().map(|_| self.log.log()).collect() } else { Vec::new() };
         let new = Histogram::new;
-        let tally = Tally { acquired: 0, runs: new(), waits: new(), monopolies: new(), logs };
-        let mut worker: Worker<'_, A, WAITS> =
-            Worker { field: self, ctx: A::ctx(&self.config), me: member.me, clock: Clock::get(), origin: 0, tally };
+        let tally = Tally { acquired: 0, runs: new(), waits: new(), monopoly: 0, windows: vec![0], logs };
+        let clock = Clock::get();
+        let window = clock.ticks_in(WINDOW_NS).max(1);
+        let mut worker: Worker<'_, A, WAITS> = Worker {
+            field: self,
+            ctx: A::ctx(&self.config),
+            me: member.me,
+            clock,
+            origin: 0,
+            window,
+            window_ends: window,
+            tally,
+        };
         let shift = member.begin()?;
         worker.origin = member.origin();
         worker.until_stopped(member.gate);
@@ -151,7 +188,7 @@ impl<A: Adapter> Field<A> {
     }
 }
 
-/// Runs one round of `semaphore` or `fairness`.
+/// Runs one round of a contended preset.
 pub(crate) fn run<A: Adapter>(plan: &Plan<'_>, spec: &RoundSpec, config: A::Config) -> Result<RoundResult, BenchError> {
     let field = Arc::new(Field::<A>::new(spec, config));
     let waits = spec.mode == Mode::Waits;
@@ -166,7 +203,7 @@ pub(crate) fn run<A: Adapter>(plan: &Plan<'_>, spec: &RoundSpec, config: A::Conf
 }
 
 fn sum_up<A: Adapter>(spec: &RoundSpec, field: Field<A>, finished: &Finished<Tally>) -> RoundResult {
-    let mut result = round::common(finished);
+    let (mut result, clock) = (round::common(finished), Clock::get());
     let tallies = &finished.threads;
     result.acquisitions = tallies.iter().map(|tally| tally.acquired).collect();
     let merged = |part: fn(&Tally) -> &Histogram| {
@@ -199,11 +236,21 @@ fn sum_up<A: Adapter>(spec: &RoundSpec, field: Field<A>, finished: &Finished<Tal
         result.extra.push(("overtaken", Extra::Number(overtakes.overtaken as f64)));
         result.overtakes_examined = Some(overtakes.examined);
         if spec.threads > 1 {
-            let monopolies = merged(|tally| &tally.monopolies);
-            result.monopoly_ns = Some(Monopoly { p50: monopolies.quantile(0.5), max: monopolies.max() });
+            result.monopoly_ns = tallies.iter().map(|tally| clock.ns(tally.monopoly)).max();
         }
+        // The round is over for all when the first thread has stopped.
+        let periods = || finished.used.iter().map(|used| used.period);
+        let began = periods().map(|period| period.0).min().unwrap_or(0);
+        let length = periods().map(|period| period.1.saturating_sub(began)).min().unwrap_or(0);
+        result.windows = Some(whole_windows(tallies, length / clock.ticks_in(WINDOW_NS).max(1)));
     }
     result
+}
+
+/// The first `count` windows, each with the counts of all threads.
+fn whole_windows(tallies: &[Tally], count: u64) -> Vec<Vec<u64>> {
+    let of = |window: u64| tallies.iter().map(|tally| tally.windows.get(window as usize).copied().unwrap_or(0)).collect();
+    (0..count).map(of).collect()
 }
 
 #[cfg(test)]
@@ -223,10 +270,10 @@ mod tests {
     }
 
     #[test]
-    fn every_lock_runs_both_presets_in_both_modes() {
+    fn every_lock_runs_every_contended_preset_in_both_modes() {
         let _alone = alone();
         for info in locks().iter().filter(|info| info.available) {
-            for preset in [Preset::Semaphore, Preset::Fairness] {
+            for preset in [Preset::Semaphore, Preset::Fairness, Preset::Oversubscribed] {
                 for mode in [Mode::Throughput, Mode::Waits] {
                     let lock = info.pattern.replace(":N", ":50");
                     let result = go(&RoundSpec { mode, ..spec(preset, &lock, 2) });
@@ -265,6 +312,22 @@ mod tests {
         assert_eq!(result.overtakes_examined, Some(result.acquisitions[0]));
         let runs = result.run_length.unwrap();
         assert_eq!((runs.runs, runs.longest), (1, result.acquisitions[0]));
+    }
+
+    #[test]
+    fn whole_windows_hold_all_but_the_last_acquisitions() {
+        let _alone = alone();
+        let result = go(&RoundSpec { seconds: 0.25, mode: Mode::Waits, ..spec(Preset::Oversubscribed, "std", 3) });
+        let windows = result.windows.unwrap();
+        assert!(windows.len() >= 2 && windows.iter().all(|window| window.len() == 3), "{windows:?}");
+        for (thread, &acquired) in result.acquisitions.iter().enumerate() {
+            let counted: u64 = windows.iter().map(|window| window[thread]).sum();
+            assert!(counted <= acquired, "thread {thread}: {counted} of {acquired}");
+        }
+        let (counted, all) = (windows.iter().flatten().sum::<u64>(), result.acquisitions.iter().sum::<u64>());
+        assert!(counted > 0 && counted < all, "{counted} of {all}: the third window was not whole");
+        let untimed = go(&spec(Preset::Oversubscribed, "std", 3));
+        assert_eq!((untimed.windows, untimed.monopoly_ns), (None, None));
     }
 
     #[test]

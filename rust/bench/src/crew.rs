@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::gate::{Gate, Member, News, Used};
-use crate::os::{self, Switches};
+use crate::os::{self, Switches, Taken};
 use crate::spec::BenchError;
 use crate::validity::{Evidence, Waiting};
 
@@ -55,7 +55,8 @@ where
     Clock::get(); // calibrated before the threads start
     let (gate, body) = (Arc::new(Gate::default()), Arc::new(body));
     let (news, inbox) = channel();
-    let (steal_before, cpu_before) = (os::steal_s(plan.cpus), os::process_cpu_s());
+    let places = if plan.cpus.is_empty() { os::allowed_cpus().unwrap_or_default() } else { plan.cpus.to_vec() };
+    let (taken_before, cpu_before) = (os::taken(&places), os::process_cpu_s());
     let mut handles = Vec::with_capacity(plan.threads);
     for me in 0..plan.threads {
         let (gate, body, news, threads) = (Arc::clone(&gate), Arc::clone(&body), news.clone(), plan.threads);
@@ -79,7 +80,7 @@ where
     let (looks, stacked, cancelled) = (watch.looks, watch.stacked, watch.cancelled);
     outcome?;
     let process_cpu_s = os::process_cpu_s().zip(cpu_before).map(|(now, then)| now - then);
-    let steal_s = os::steal_s(plan.cpus).zip(steal_before).map(|(now, then)| (now - then).max(0.0));
+    let taken = os::taken(&places).zip(taken_before).map(|(now, then)| now - then);
     let mut found = Vec::new();
     let mut used = Vec::new();
     for handle in handles {
@@ -89,7 +90,7 @@ where
         found.push(findings);
         used.push(facts);
     }
-    Ok(sum_up(plan, found, used, process_cpu_s, steal_s, (looks, stacked), cancelled))
+    Ok(sum_up(plan, found, used, process_cpu_s, taken, (places.len(), looks, stacked), cancelled))
 }
 
 /// One thread, from its start to its end.
@@ -201,8 +202,8 @@ fn sum_up<T>(
     threads: Vec<T>,
     used: Vec<Used>,
     process_cpu_s: Option<f64>,
-    steal_s: Option<f64>,
-    (looks, stacked): (u32, u32),
+    taken: Option<Taken>,
+    (places, looks, stacked): (usize, u32, u32),
     cancelled: bool,
 ) -> Finished<T> {
     let clock = Clock::get();
@@ -221,15 +222,16 @@ fn sum_up<T>(
     let evidence = Evidence {
         threads: plan.threads,
         cpus: usable_cpus(plan.cpus),
+        places,
         waiting: plan.waiting,
         periods: used.iter().map(|u| (since(u.period.0), since(u.period.1))).collect(),
         cpu_s: cpu_s.clone(),
         process_cpu_s,
-        steal_s,
+        taken,
         looks,
         stacked,
     };
-    Finished { threads, used, cpu_s, process_cpu_s, steal_s, switches, evidence, cancelled }
+    Finished { threads, used, cpu_s, process_cpu_s, steal_s: taken.map(|taken| taken.steal_s), switches, evidence, cancelled }
 }
 
 #[cfg(test)]

@@ -57,20 +57,6 @@ impl Histogram {
             (low, high, *count)
         })
     }
-
-    /// The value below or at which a share `quantile` (0 to 1) of the values lie: the upper end of its bucket, or the exact
-    /// maximum if that is lower. 0 if empty.
-    pub(crate) fn quantile(&self, quantile: f64) -> u64 {
-        let wanted = ((self.count as f64 * quantile).ceil() as u64).max(1);
-        let mut seen = 0;
-        for (_, high, count) in self.filled() {
-            seen += count;
-            if seen >= wanted {
-                return high.min(self.max);
-            }
-        }
-        self.max
-    }
 }
 
 #[inline]
@@ -123,18 +109,6 @@ mod tests {
             merged.merge(&fill(&b));
             prop_assert_eq!(merged, fill(&[a, b].concat()));
         }
-
-        #[test]
-        fn a_quantile_is_within_a_bucket_of_the_exact_one(mut values in prop::collection::vec(spread(), 1..200), share in 0.0_f64..=1.0) {
-            let mut histogram = Histogram::new();
-            for &value in &values {
-                histogram.add(value);
-            }
-            values.sort_unstable();
-            let rank = ((values.len() as f64 * share).ceil() as usize).max(1) - 1;
-            let (exact, found) = (values[rank], histogram.quantile(share));
-            prop_assert!(exact <= found && found - exact <= exact / 16, "{exact} {found}");
-        }
     }
 
     #[test]
@@ -157,7 +131,5 @@ mod tests {
         }
         assert_eq!((histogram.max(), histogram.sum(), histogram.count()), (1_000_003, 2_000_009, 3));
         assert_eq!(histogram.filled().collect::<Vec<_>>(), [(5, 5, 1), (983_040, 1_015_807, 2)]);
-        assert_eq!(histogram.quantile(1.0), 1_000_003);
-        assert_eq!(Histogram::new().quantile(0.5), 0);
     }
 }

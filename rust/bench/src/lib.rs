@@ -5,7 +5,7 @@
 //! figures are believed.
 //!
 //! Built in layers: what a lock must offer (`adapter`, `adapters`), the threads (`gate`, `crew`, `validity`), what is computed
-//! (`histogram`, `runs`, `overtakes`), the experiments (`uncontended`, `contended`, `phantom`), the entrance (`round`).
+//! (`histogram`, `runs`, `arrivals`, `overtakes`), the experiments (`uncontended`, `contended`, `phantom`), the entrance (`round`).
 //!
 //! ```
 //! use ticketlock_bench::{Preset, RoundSpec, parse_lock, run_round};
@@ -18,6 +18,7 @@
 
 mod adapter;
 mod adapters;
+mod arrivals;
 mod clock;
 mod contended;
 mod crew;
@@ -47,9 +48,9 @@ pub use exclusion::{check_exclusion, check_service_order, check_stalls};
 pub use lock_id::{LockInfo, LockSpec, locks, parse_lock};
 pub use order::order;
 pub use os::Switches;
-pub use result::{Extra, Monopoly, PairNs, RoundResult, RunLengths, Status, Waits};
+pub use result::{Extra, PairNs, RoundResult, RunLengths, Status, WINDOW_NS, Waits};
 pub use round::run_round;
 pub use spec::{
-    BenchError, FAIRNESS_HOLD_NS, MAX_CAP_UNITS, MAX_LINE, MAX_LOCKS, MAX_SECONDS, MAX_THREADS, MAX_WORK_NS, Mode, Preset,
-    RoundSpec,
+    BenchError, FAIRNESS_HOLD_NS, MAX_CAP_UNITS, MAX_LINE, MAX_LOCKS, MAX_SECONDS, MAX_THREADS, MAX_WORK_NS, Mode,
+    OVERSUBSCRIBED_HOLD_NS, OVERSUBSCRIBED_THINK_NS, Preset, RoundSpec,
 };

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use ticketlock::Backoff;
+use ticketlock::{Backoff, Fairness};
 
 /// A lock to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -10,6 +10,8 @@ use ticketlock::Backoff;
 pub enum LockSpec {
     /// `ticket`, `proportional:N`, `proportional-v1:N`, `auto`, `auto-shared`, `auto-v1:2`, `auto-v1:2.7`.
     Ticket(Backoff),
+    /// `lock`, `lock:throughput`, `lock:strict`.
+    Lock(Fairness),
     /// `tas-retest`: the i386 test-and-set loop after the 2005 change.
     TasRetest,
     /// `tas-retry`: the i386 test-and-set loop before it.
@@ -73,7 +75,14 @@ const fn rival(pattern: &'static str, family: &'static str, about: &'static str)
     LockInfo { pattern, family, fair: false, spins, parameter: None, available: true, try_lock: true, timed: false, about }
 }
 
-const LOCKS: [LockInfo; 15] = [
+const fn ours(pattern: &'static str, about: &'static str) -> LockInfo {
+    LockInfo { timed: true, ..rival(pattern, "mutex", about) }
+}
+
+const LOCKS: [LockInfo; 18] = [
+    ours("lock", "ticketlock::Lock: short spins in order, then sleep; the holder hands over to who waits too long"),
+    ours("lock:throughput", "as lock, with hand-overs ten times as seldom"),
+    ours("lock:strict", "as lock; every waiter has a deadline, and is then handed the lock"),
     ticket("ticket", None, "strict first come, first served; waiters poll with one pause"),
     ticket("proportional:N", FACTOR, "ticket; waits N units per waiter ahead between polls, the next in line polls tightly"),
     ticket("proportional-v1:N", FACTOR, "as proportional, but the next in line waits N units too"),
@@ -124,6 +133,9 @@ impl fmt::Display for LockSpec {
         f.write_str(match self {
             Self::Ticket(Backoff::None) => "ticket",
             Self::Ticket(backoff) => return backoff.fmt(f),
+            Self::Lock(Fairness::Balanced) => "lock",
+            Self::Lock(Fairness::Throughput) => "lock:throughput",
+            Self::Lock(Fairness::Strict) => "lock:strict",
             Self::TasRetest => "tas-retest",
             Self::TasRetry => "tas-retry",
             Self::Mcs => "mcs",
@@ -144,6 +156,9 @@ pub fn parse_lock(id: &str) -> Result<LockSpec, String> {
     let lock = match id {
         "ticket" => Some(LockSpec::Ticket(Backoff::None)),
         "none" => None, // a back-off rule, not a lock
+        "lock" => Some(LockSpec::Lock(Fairness::Balanced)),
+        "lock:throughput" => Some(LockSpec::Lock(Fairness::Throughput)),
+        "lock:strict" => Some(LockSpec::Lock(Fairness::Strict)),
         "tas-retest" => Some(LockSpec::TasRetest),
         "tas-retry" => Some(LockSpec::TasRetry),
         "mcs" => Some(LockSpec::Mcs),
@@ -188,7 +203,7 @@ mod tests {
 
     #[test]
     fn other_names_are_refused_with_what_is_accepted() {
-        for id in ["", "nosuch", "none", "Ticket", "proportional", "proportional:0", "auto-v1:3", "mcs:1"] {
+        for id in ["", "nosuch", "none", "Ticket", "proportional", "proportional:0", "auto-v1:3", "mcs:1", "lock:fair"] {
             let message = parse_lock(id).unwrap_err();
             assert!(message.contains(&format!("'{id}'")), "{message}");
             assert!(message.contains("proportional-v1:N") && message.contains("parking_lot-fair"), "{message}");

@@ -129,22 +129,44 @@ fn place(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(39 - 3)?.parse().ok()
 }
 
-/// Time that the hypervisor gave to others while these CPUs (all, if empty) wanted to run, in seconds since boot. 10 ms
-/// resolution.
-pub(crate) fn steal_s(cpus: &[usize]) -> Option<f64> {
+/// What became of the time of some CPUs since boot, in seconds, to 10 ms.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Taken {
+    /// All processes and the kernel ran.
+    pub busy_s: f64,
+    /// The hypervisor gave the CPU to others though it wanted to run.
+    pub steal_s: f64,
+}
+
+impl core::ops::Sub for Taken {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self { busy_s: (self.busy_s - earlier.busy_s).max(0.0), steal_s: (self.steal_s - earlier.steal_s).max(0.0) }
+    }
+}
+
+/// What these CPUs (all, if none is named) did so far.
+pub(crate) fn taken(cpus: &[usize]) -> Option<Taken> {
     if !cfg!(target_os = "linux") {
         return None;
     }
-    steal_ticks(&std::fs::read_to_string("/proc/stat").ok()?, cpus).map(|ticks| ticks as f64 / 100.0)
+    taken_in(&std::fs::read_to_string("/proc/stat").ok()?, cpus)
 }
 
-/// Sum of field 9 (`steal`, in hundredths of a second: the kernel's fixed unit towards user space) of the lines asked for.
-fn steal_ticks(stat: &str, cpus: &[usize]) -> Option<u64> {
+/// Sums over the lines asked for, in hundredths of a second: the kernel's fixed unit towards user space. Fields after the
+/// label: user, nice, system, idle, iowait, irq, softirq, steal.
+fn taken_in(stat: &str, cpus: &[usize]) -> Option<Taken> {
     let ticks = |label: &str| {
         let line = stat.lines().find(|line| line.split_whitespace().next() == Some(label))?;
-        line.split_whitespace().nth(8)?.parse::<u64>().ok()
+        let fields: Vec<u64> = line.split_whitespace().skip(1).map_while(|field| field.parse().ok()).collect();
+        let [user, nice, system, _, _, irq, softirq, steal, ..] = fields[..] else { return None };
+        Some([user + nice + system + irq + softirq, steal])
     };
-    if cpus.is_empty() { ticks("cpu") } else { cpus.iter().map(|cpu| ticks(&format!("cpu{cpu}"))).sum() }
+    let lines: Option<Vec<[u64; 2]>> =
+        if cpus.is_empty() { Some(vec![ticks("cpu")?]) } else { cpus.iter().map(|cpu| ticks(&format!("cpu{cpu}"))).collect() };
+    let sum = |which: usize| lines.iter().flatten().map(|line| line[which] as f64 / 100.0).sum();
+    lines.as_ref().map(|_| Taken { busy_s: sum(0), steal_s: sum(1) })
 }
 
 #[cfg(test)]
@@ -160,13 +182,16 @@ mod tests {
     }
 
     #[test]
-    fn steal_is_summed_over_the_cpus_asked_for() {
-        let stat = "cpu  1 2 3 4 5 6 7 80 0 0\ncpu0 1 1 1 1 1 1 1 30 0 0\ncpu1 1 1 1 1 1 1 1 50 0 0\nintr 5\n";
-        assert_eq!(steal_ticks(stat, &[]), Some(80));
-        assert_eq!(steal_ticks(stat, &[1]), Some(50));
-        assert_eq!(steal_ticks(stat, &[0, 1]), Some(80));
-        assert_eq!(steal_ticks(stat, &[2]), None);
-        assert_eq!(steal_ticks("", &[]), None);
+    fn busy_and_stolen_time_is_summed_over_the_cpus_asked_for() {
+        let stat = "cpu  100 200 300 400 500 600 700 800 0 0\ncpu0 1 2 3 4 5 6 7 30 0 0\ncpu1 1 1 1 1 1 1 1 50 0 0\nintr 5\n";
+        assert_eq!(taken_in(stat, &[]), Some(Taken { busy_s: 19.0, steal_s: 8.0 }));
+        assert_eq!(taken_in(stat, &[1]), Some(Taken { busy_s: 0.05, steal_s: 0.5 }));
+        let both = taken_in(stat, &[0, 1]).unwrap();
+        assert!((both.busy_s - 0.24).abs() < 1e-9 && (both.steal_s - 0.8).abs() < 1e-9, "{both:?}");
+        assert_eq!((taken_in(stat, &[2]), taken_in(stat, &[0, 2]), taken_in("", &[])), (None, None, None));
+        assert_eq!(taken_in("cpu 1 2 3\n", &[]), None);
+        let (later, earlier) = (Taken { busy_s: 3.0, steal_s: 1.0 }, Taken { busy_s: 1.0, steal_s: 2.0 });
+        assert_eq!(later - earlier, Taken { busy_s: 2.0, steal_s: 0.0 });
     }
 
     #[test]
@@ -184,7 +209,7 @@ mod tests {
         let allowed = allowed_cpus().unwrap();
         assert!(!allowed.is_empty());
         assert!(last_cpu(ticketlock::machine::thread_id()).is_some());
-        assert!(steal_s(&[]).is_some());
+        assert!(taken(&[]).is_some() && taken(&allowed).is_some());
         std::thread::spawn(move || {
             pin(allowed[0]).unwrap();
             assert_eq!(allowed_cpus().unwrap(), [allowed[0]]);

@@ -1,8 +1,9 @@
-//! Three bad locks that the checks and the harness must catch, and what catching each looks like.
+//! Bad locks that the checks and the harness must catch, and what catching each looks like.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
-use std::time::Duration;
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
 use crate::adapter::Adapter;
 use crate::exclusion::{exclusion, service_order, stalls};
@@ -111,6 +112,48 @@ impl Adapter for Stalling {
     }
 }
 
+/// A lock that one thread may take again and again for 5 ms while the others wait, then another one.
+struct Favouring(Mutex<Option<(ThreadId, Instant)>>);
+
+const FAVOUR: Duration = Duration::from_millis(5);
+
+/// Sleep between two looks of those out of favour.
+const OUT_OF_FAVOUR: Duration = Duration::from_micros(100);
+
+impl Adapter for Favouring {
+    type Config = ();
+    type Ctx = ();
+    type Held<'a> = MutexGuard<'a, Option<(ThreadId, Instant)>>;
+
+    fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    fn ctx((): &()) {}
+
+    fn lock<'a>(&'a self, (): &'a mut ()) -> Self::Held<'a> {
+        let me = std::thread::current().id();
+        loop {
+            let mut favour = self.0.lock().unwrap();
+            let now = Instant::now();
+            match *favour {
+                Some((favourite, until)) if now < until => {
+                    if favourite == me {
+                        return favour;
+                    }
+                }
+                Some((favourite, _)) if favourite == me => *favour = None,
+                _ => {
+                    *favour = Some((me, now + FAVOUR));
+                    return favour;
+                }
+            }
+            drop(favour);
+            std::thread::sleep(OUT_OF_FAVOUR);
+        }
+    }
+}
+
 /// A lock whose thread dies while it waits.
 struct Panicking(Mutex<u32>);
 
@@ -198,6 +241,18 @@ mod caught {
         let result = round::<Stalling>(2, 0).unwrap();
         assert!(result.acquisitions.iter().sum::<u64>() >= STALL_ONE_IN);
         assert!(result.wait.unwrap().max_ns >= 5_000_000);
+    }
+
+    /// The favourite re-acquires for milliseconds while others wait; a lock that serves in order has no such time.
+    #[test]
+    fn a_monopoly() {
+        let _alone = alone();
+        let told_apart = || {
+            let (favouring, fair) = (round::<Favouring>(3, 0).unwrap(), round::<Listed<false>>(3, 200_000).unwrap());
+            let (favouring, fair) = (favouring.monopoly_ns.unwrap(), fair.monopoly_ns.unwrap());
+            favouring >= 4_000_000 && fair < 2_000_000
+        };
+        assert!((0..3).any(|_| told_apart()));
     }
 
     #[test]

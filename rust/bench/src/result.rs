@@ -27,6 +27,10 @@ impl Status {
     }
 }
 
+/// Length of a window, in nanoseconds: 100 ms, what a person or a frame of a video waits for. A lock may be fair over
+/// seconds and serve nobody else for that long.
+pub const WINDOW_NS: u64 = 100_000_000;
+
 /// One round of one cell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RoundResult {
@@ -56,9 +60,12 @@ pub struct RoundResult {
     pub overtakes: Option<u64>,
     /// Acquisitions among which the overtakes were counted: the first ones of a long round.
     pub overtakes_examined: Option<u64>,
-    /// How long one thread kept re-acquiring while another waited, over all runs that ended, in mode `waits` of contended
+    /// The longest time that one thread kept re-acquiring a lock while others waited for it, in mode `waits` of contended
     /// presets with at least two threads.
-    pub monopoly_ns: Option<Monopoly>,
+    pub monopoly_ns: Option<u64>,
+    /// Acquisitions of each thread in each whole window of [`WINDOW_NS`] since the round's start, in mode `waits` of
+    /// contended presets. By the time of the grant.
+    pub windows: Option<Vec<Vec<u64>>>,
     /// Cost of one lock and unlock, preset `uncontended`.
     pub pair_ns: Option<PairNs>,
     /// Length of the round in ticks, preset `fairness`.
@@ -103,15 +110,6 @@ pub struct RunLengths {
     pub mean: f64,
     /// Runs.
     pub runs: u64,
-}
-
-/// Time of one thread's re-acquisitions while another waited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Monopoly {
-    /// Median over runs.
-    pub p50: u64,
-    /// Longest, exact.
-    pub max: u64,
 }
 
 /// Nanoseconds of one lock and unlock: medians over many small batches.

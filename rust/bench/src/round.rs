@@ -80,6 +80,7 @@ pub(crate) fn common<T>(finished: &Finished<T>) -> RoundResult {
         overtakes: None,
         overtakes_examined: None,
         monopoly_ns: None,
+        windows: None,
         pair_ns: None,
         cycles: None,
         cycles_unit: Clock::get().ticks(),

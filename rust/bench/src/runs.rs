@@ -3,7 +3,7 @@
 /// No thread's number.
 const NOBODY: u32 = u32::MAX;
 
-/// Who is served, and since when. Written by the holder only.
+/// Who is served, and since when (stamps in ticks since the round's start). Written by the holder only.
 #[derive(Debug)]
 pub(crate) struct Turn {
     owner: u32,
@@ -58,9 +58,14 @@ impl Turn {
 }
 
 impl Run {
-    /// How long the run's thread kept re-acquiring while the thread that ended the run was waiting: from the later of the
-    /// run's first acquisition and that thread's arrival to the run's last acquisition. A run of one is no monopoly. With
-    /// more than two threads another one may have waited longer, so this is a lower bound.
+    /// From the run's first acquisition to its last one: no monopoly of it is longer. 0 for a run of one.
+    #[inline]
+    pub(crate) fn span(self) -> u64 {
+        self.latest - self.since
+    }
+
+    /// How long the run's thread kept re-acquiring while others waited, the first of whom had arrived at `arrived`: from
+    /// the later of that arrival and the run's first acquisition to the run's last acquisition.
     #[inline]
     pub(crate) fn monopoly(self, arrived: u64) -> u64 {
         self.latest.saturating_sub(self.since.max(arrived))
@@ -96,6 +101,7 @@ mod tests {
     #[test]
     fn a_monopoly_lasts_from_arrival_or_start_to_the_last_acquisition() {
         let run = serve(&[0, 0, 0, 0, 1]).0[0]; // 10, 20, 30, 40
+        assert_eq!(run.span(), 30);
         assert_eq!(run.monopoly(5), 30); // was there before the run began
         assert_eq!(run.monopoly(25), 15);
         assert_eq!(run.monopoly(45), 0); // came after the last one

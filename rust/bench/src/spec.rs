@@ -27,6 +27,12 @@ pub const MAX_CAP_UNITS: u32 = ticketlock::policy::constants::CAP_STORABLE_UNITS
 /// `tas-retry` differ by 4 to 50 times, as the host places the CPUs; with 100 ns always by over 500 times.
 pub const FAIRNESS_HOLD_NS: u64 = 100;
 
+/// Default hold and think of preset `oversubscribed`, in nanoseconds: what 500 and 100 turns of an empty loop took on the
+/// machine on which the lock's limits were set (2 virtual CPUs of a Zen 1 host, 0.8 ns a turn).
+pub const OVERSUBSCRIBED_HOLD_NS: u64 = 400;
+/// See [`OVERSUBSCRIBED_HOLD_NS`].
+pub const OVERSUBSCRIBED_THINK_NS: u64 = 80;
+
 /// The experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -40,13 +46,16 @@ pub enum Preset {
     /// `fairness`: a shared counter, incremented under the lock by every thread (two and pinned, in the published runs),
     /// until it reaches `iterations`.
     Fairness,
+    /// `oversubscribed`: any number of threads around one section, usually more than there are CPUs: what a lock does when
+    /// the scheduler decides who runs. The hold is work inside the section, the think after it.
+    Oversubscribed,
     /// `phantom`: one thread draws and serves a whole line of tickets while one real waiter waits through it.
     Phantom,
 }
 
 impl Preset {
     /// Every preset.
-    pub const ALL: [Self; 4] = [Self::Uncontended, Self::Semaphore, Self::Fairness, Self::Phantom];
+    pub const ALL: [Self; 5] = [Self::Uncontended, Self::Semaphore, Self::Fairness, Self::Oversubscribed, Self::Phantom];
 
     /// Its identifier.
     #[must_use]
@@ -55,6 +64,7 @@ impl Preset {
             Self::Uncontended => "uncontended",
             Self::Semaphore => "semaphore",
             Self::Fairness => "fairness",
+            Self::Oversubscribed => "oversubscribed",
             Self::Phantom => "phantom",
         }
     }
@@ -123,16 +133,16 @@ pub struct RoundSpec {
     pub think_ns: u64,
     /// Length of the round, more than 0 and at most [`MAX_SECONDS`].
     pub seconds: f64,
-    /// The round also ends after so many acquisitions (all threads together; `semaphore` and `fairness` with one lock).
+    /// The round also ends after so many acquisitions (all threads together; a contended preset with one lock).
     pub iterations: Option<u64>,
-    /// Locks among which each acquisition chooses, 1 to [`MAX_LOCKS`] (`uncontended`, which takes them in turn, and
-    /// `semaphore`).
+    /// Locks among which each acquisition chooses, 1 to [`MAX_LOCKS`] (`uncontended`, which takes them in turn, in an order
+    /// drawn from the seed, and `semaphore`).
     pub lock_count: usize,
     /// CPUs to pin threads to, in turn; empty for no pinning. No CPU twice.
     pub cpus: Vec<usize>,
     /// Whether waits are timed.
     pub mode: Mode,
-    /// Chance of this round (choice among several locks).
+    /// Chance of this round (choice among several locks, their order).
     pub seed: u64,
     /// Delay cap of the ticket family in units, 1 to [`MAX_CAP_UNITS`]; `None` for this machine's.
     pub cap: Option<u32>,
@@ -144,16 +154,20 @@ pub struct RoundSpec {
 }
 
 impl RoundSpec {
-    /// A round of `preset` with `lock` and everything else at its default: 0.2 s, no extra work (`fairness`: a hold of
-    /// [`FAIRNESS_HOLD_NS`]), no pinning, no timing, one lock, a line of 23, and two threads (one for `uncontended`).
+    /// A round of `preset` with `lock` and everything else at its default: 0.2 s, no extra work (but see
+    /// [`FAIRNESS_HOLD_NS`] and [`OVERSUBSCRIBED_HOLD_NS`]), no pinning, no timing, one lock, a line of 23, and two threads (one for `uncontended`).
     #[must_use]
     pub fn new(preset: Preset, lock: LockSpec) -> Self {
         Self {
             preset,
             lock,
             threads: if preset == Preset::Uncontended { 1 } else { 2 },
-            hold_ns: if preset == Preset::Fairness { FAIRNESS_HOLD_NS } else { 0 },
-            think_ns: 0,
+            hold_ns: match preset {
+                Preset::Fairness => FAIRNESS_HOLD_NS,
+                Preset::Oversubscribed => OVERSUBSCRIBED_HOLD_NS,
+                Preset::Uncontended | Preset::Semaphore | Preset::Phantom => 0,
+            },
+            think_ns: if preset == Preset::Oversubscribed { OVERSUBSCRIBED_THINK_NS } else { 0 },
             seconds: 0.2,
             iterations: None,
             lock_count: 1,
@@ -176,11 +190,11 @@ impl RoundSpec {
 
     fn check(&self) -> Result<(), String> {
         let preset = self.preset;
-        let contended = matches!(preset, Preset::Semaphore | Preset::Fairness);
+        let contended = matches!(preset, Preset::Semaphore | Preset::Fairness | Preset::Oversubscribed);
         let wanted = match preset {
             Preset::Uncontended => 1..=1,
             Preset::Phantom => 2..=2,
-            Preset::Semaphore | Preset::Fairness => 1..=MAX_THREADS,
+            Preset::Semaphore | Preset::Fairness | Preset::Oversubscribed => 1..=MAX_THREADS,
         };
         if !wanted.contains(&self.threads) {
             let range = if wanted.start() == wanted.end() { format!("{}", wanted.end()) } else { format!("1 to {MAX_THREADS}") };
@@ -203,7 +217,7 @@ impl RoundSpec {
             }
             if !contended || self.lock_count != 1 {
                 return Err(format!(
-                    "iterations is for presets semaphore and fairness with one lock, not for {preset} with {}",
+                    "iterations is for presets semaphore, fairness and oversubscribed with one lock, not for {preset} with {}",
                     self.lock_count
                 ));
             }
@@ -303,7 +317,7 @@ mod tests {
 
     #[test]
     fn every_refusal_names_the_field_and_the_value() {
-        use Preset::{Fairness, Phantom, Semaphore, Uncontended};
+        use Preset::{Fairness, Oversubscribed, Phantom, Semaphore, Uncontended};
         type Spoil = fn(&mut RoundSpec);
         let cases: &[(Preset, Spoil, &str)] = &[
             (Semaphore, |s| s.threads = 0, "threads must be 1 to 1024 for preset semaphore, not 0"),
@@ -316,9 +330,10 @@ mod tests {
             (Semaphore, |s| s.seconds = 0.0, "not 0"),
             (Semaphore, |s| s.seconds = f64::INFINITY, "not inf"),
             (Fairness, |s| s.iterations = Some(0), "iterations must be at least 1, not 0"),
-            (Phantom, |s| s.iterations = Some(7), "iterations is for presets semaphore and fairness"),
+            (Phantom, |s| s.iterations = Some(7), "iterations is for presets semaphore, fairness and oversubscribed"),
             (Semaphore, |s| s.lock_count = 0, "lock_count must be 1 to 65536 for preset semaphore, not 0"),
             (Fairness, |s| s.lock_count = 2, "lock_count must be 1 for preset fairness, not 2"),
+            (Oversubscribed, |s| s.threads = 0, "threads must be 1 to 1024 for preset oversubscribed, not 0"),
             (Phantom, |s| s.cap = Some(0), "cap must be 1 to 65000 units, not 0"),
             (Phantom, |s| s.emulated_cpus = Some(0), "emulated_cpus must be at least 1, not 0"),
             (Phantom, |s| s.line = 0, "line must be 1 to 1000000 tickets, not 0"),
@@ -331,7 +346,13 @@ mod tests {
             assert!(matches!(refused, BenchError::BadSpec(_)));
             assert!(refused.to_string().contains(message), "{refused} should contain {message}");
         }
-        assert!("nosuch".parse::<Preset>().unwrap_err().to_string().contains("uncontended, semaphore, fairness, phantom"));
+        assert!(
+            "nosuch"
+                .parse::<Preset>()
+                .unwrap_err()
+                .to_string()
+                .contains("uncontended, semaphore, fairness, oversubscribed, phantom")
+        );
         assert!("nosuch".parse::<Mode>().unwrap_err().to_string().contains("throughput, waits"));
     }
 

@@ -12,6 +12,7 @@ use crate::adapter::Adapter;
 use crate::crew::{self, Plan};
 use crate::gate::{Gate, Member};
 use crate::histogram::Histogram;
+use crate::order::order;
 use crate::result::{PairNs, RoundResult, Waits};
 use crate::round;
 use crate::spec::{BenchError, Mode, RoundSpec};
@@ -35,9 +36,12 @@ struct Batches {
 /// Runs one round.
 pub(crate) fn run<A: Adapter>(plan: &Plan<'_>, spec: &RoundSpec, config: &A::Config) -> Result<RoundResult, BenchError> {
     let locks: Arc<[Alone<A>]> = (0..spec.lock_count).map(|_| Alone(A::new())).collect();
+    // A random order, or the processor would fetch the next lock before it is asked for.
+    let visit = order(spec.seed, spec.lock_count, 1).remove(0);
     let (config, waits) = (config.clone(), spec.mode == Mode::Waits);
     let finished = crew::run(plan, move |member: &Member<'_>| {
         let mut ctx = A::ctx(&config);
+        let locks: Vec<&Alone<A>> = visit.iter().map(|&which| &locks[which]).collect();
         let shift = member.begin()?;
         let batches = measure(&locks, &mut ctx, member.gate, waits);
         Some((batches, shift.end()))
@@ -52,7 +56,7 @@ pub(crate) fn run<A: Adapter>(plan: &Plan<'_>, spec: &RoundSpec, config: &A::Con
     Ok(result)
 }
 
-fn measure<A: Adapter>(locks: &[Alone<A>], ctx: &mut A::Ctx, gate: &Gate, time_waits: bool) -> Batches {
+fn measure<A: Adapter>(locks: &[&Alone<A>], ctx: &mut A::Ctx, gate: &Gate, time_waits: bool) -> Batches {
     let mut batches = Batches { pairs: Vec::new(), loops: Vec::new(), turns: 0, waits: Histogram::new() };
     // Whole sweeps over the locks, so that all are used alike.
     let sweeps = (BATCH / locks.len()).max(1);
@@ -78,7 +82,7 @@ fn measure<A: Adapter>(locks: &[Alone<A>], ctx: &mut A::Ctx, gate: &Gate, time_w
 
 /// The loop with the pair in it. `black_box(())` costs no instruction: it keeps the compiler from merging turns.
 #[inline(never)]
-fn pairs<A: Adapter>(locks: &[Alone<A>], ctx: &mut A::Ctx, sweeps: usize) {
+fn pairs<A: Adapter>(locks: &[&Alone<A>], ctx: &mut A::Ctx, sweeps: usize) {
     if let [Alone(lock)] = locks {
         for _ in 0..sweeps {
             drop(lock.lock(ctx));
@@ -96,7 +100,7 @@ fn pairs<A: Adapter>(locks: &[Alone<A>], ctx: &mut A::Ctx, sweeps: usize) {
 
 /// The same loop without the pair.
 #[inline(never)]
-fn loops<A: Adapter>(locks: &[Alone<A>], sweeps: usize) {
+fn loops<A: Adapter>(locks: &[&Alone<A>], sweeps: usize) {
     if let [_] = locks {
         for _ in 0..sweeps {
             black_box(());
@@ -112,7 +116,7 @@ fn loops<A: Adapter>(locks: &[Alone<A>], sweeps: usize) {
 }
 
 /// Acquisitions timed one by one, outside the batches (mode `waits`).
-fn time_some<A: Adapter>(locks: &[Alone<A>], ctx: &mut A::Ctx, waits: &mut Histogram) {
+fn time_some<A: Adapter>(locks: &[&Alone<A>], ctx: &mut A::Ctx, waits: &mut Histogram) {
     let clock = crate::clock::Clock::get();
     for Alone(lock) in locks.iter().take(BATCH) {
         let asked = clock.now();

@@ -1,5 +1,7 @@
 //! Whether the threads of a round really ran in parallel.
 
+use crate::os::Taken;
+
 /// What is known of a round when it is over.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Evidence {
@@ -7,6 +9,8 @@ pub(crate) struct Evidence {
     pub threads: usize,
     /// CPUs they could use.
     pub cpus: usize,
+    /// CPUs that `taken` is about: those pinned to, or all that the process may use.
+    pub places: usize,
     /// What they do while they wait.
     pub waiting: Waiting,
     /// Wall time of each thread, in seconds since the round's first start: (start, end).
@@ -15,8 +19,8 @@ pub(crate) struct Evidence {
     pub cpu_s: Vec<f64>,
     /// CPU time of the process, in seconds, if known.
     pub process_cpu_s: Option<f64>,
-    /// Stolen time of the CPUs in use, in seconds, if known.
-    pub steal_s: Option<f64>,
+    /// What became of the time of the CPUs in use, if known.
+    pub taken: Option<Taken>,
     /// Looks at the threads' places.
     pub looks: u32,
     /// Looks at which two threads were on one CPU.
@@ -49,8 +53,16 @@ impl Waiting {
     }
 }
 
-/// Oversubscribed spinning threads keep all CPUs busy; they yield and nap, so only half is asked for.
+/// Threads that outnumber the CPUs and spin keep all of them busy; they yield and nap, so only half is asked for.
 const LEAST_CPU_SHARE_OVERSUBSCRIBED: f64 = 0.5;
+
+/// Where such threads sleep, one always holds the lock or is about to. A lock that wakes a thread for every section may
+/// leave the CPUs idle most of the time, and that is its own figure; below a tenth of one CPU the process was held up.
+const LEAST_CPU_SHARE_SLEEPING: f64 = 0.1;
+
+/// Least share of the CPU time that the threads could have used which other processes left to them. As for a spinning
+/// thread, whose own CPU time shows the same.
+const LEAST_LEFT: f64 = 0.8;
 
 /// Share of the round during which all threads must have been running, unless they outnumber the CPUs.
 const LEAST_OVERLAP: f64 = 0.9;
@@ -74,9 +86,13 @@ impl Evidence {
     pub(crate) fn objection(&self) -> Option<String> {
         let wall = self.wall_s();
         if self.threads > self.cpus {
-            self.idle_cpus(wall).or_else(|| self.stolen(wall))
+            self.idle_cpus(wall).or_else(|| self.stolen(wall)).or_else(|| self.crowded_out(wall))
         } else {
-            self.starved().or_else(|| self.apart(wall)).or_else(|| self.stacked()).or_else(|| self.stolen(wall))
+            self.starved()
+                .or_else(|| self.apart(wall))
+                .or_else(|| self.stacked())
+                .or_else(|| self.stolen(wall))
+                .or_else(|| self.crowded_out(wall))
         }
     }
 
@@ -89,9 +105,25 @@ impl Evidence {
     }
 
     fn idle_cpus(&self, wall: f64) -> Option<String> {
-        let share = self.process_cpu_s? / (wall * self.cpus as f64).max(1e-9);
-        (self.waiting == Waiting::Spinning && share < LEAST_CPU_SHARE_OVERSUBSCRIBED)
-            .then(|| format!("the threads outnumber the CPUs, yet had them for only {:.0} % of the round", share * 100.0))
+        let (cpus, least, of) = match self.waiting {
+            Waiting::Spinning => (self.cpus, LEAST_CPU_SHARE_OVERSUBSCRIBED, "them"),
+            Waiting::Sleeping | Waiting::Never => (1, LEAST_CPU_SHARE_SLEEPING, "one"),
+        };
+        let share = self.process_cpu_s? / (wall * cpus as f64).max(1e-9);
+        (share < least)
+            .then(|| format!("the threads outnumber the CPUs, yet had {of} for only {:.0} % of the round", share * 100.0))
+    }
+
+    /// Other processes on the CPUs in use: the only sign for threads that sleep, whose own CPU time proves nothing.
+    fn crowded_out(&self, wall: f64) -> Option<String> {
+        if self.waiting == Waiting::Never {
+            return None;
+        }
+        let others = self.taken?.busy_s - self.process_cpu_s?;
+        let wanted = wall * self.cpus.min(self.threads) as f64;
+        let left = (wall * self.places as f64 - others) / wanted.max(1e-9);
+        (others >= LEAST_VISIBLE_STEAL_S && left < LEAST_LEFT)
+            .then(|| format!("other processes left only {:.0} % of the CPU time", left.max(0.0) * 100.0))
     }
 
     fn apart(&self, wall: f64) -> Option<String> {
@@ -107,7 +139,7 @@ impl Evidence {
     }
 
     fn stolen(&self, wall: f64) -> Option<String> {
-        let steal = self.steal_s?;
+        let steal = self.taken?.steal_s;
         let share = steal / (wall * self.cpus.min(self.threads) as f64).max(1e-9);
         (steal >= LEAST_VISIBLE_STEAL_S && share > MOST_STEAL)
             .then(|| format!("the hypervisor took {:.0} % of the CPU time", share * 100.0))
@@ -126,7 +158,8 @@ mod tests {
             periods: vec![(0.0, 1.0), (0.01, 1.01)],
             cpu_s: vec![0.98, 0.97],
             process_cpu_s: Some(1.96),
-            steal_s: Some(0.0),
+            places: 2,
+            taken: Some(Taken { busy_s: 2.0, steal_s: 0.0 }),
             looks: 10,
             stacked: 1,
         }
@@ -141,12 +174,15 @@ mod tests {
     #[test]
     fn each_reason_is_found_and_named() {
         type Spoil = fn(&mut Evidence);
-        let cases: [(Spoil, &str); 5] = [
+        let cases: [(Spoil, &str); 8] = [
             (|e| e.cpu_s = vec![0.5, 0.98], "thread 0 had a CPU for only 50 %"),
             (|e| e.periods = vec![(0.0, 0.5), (0.5, 1.0)], "ran at once for only 0 %"),
             (|e| e.stacked = 6, "6 of 10 looks"),
-            (|e| e.steal_s = Some(0.5), "took 25 %"),
+            (|e| e.taken = Some(Taken { busy_s: 2.0, steal_s: 0.5 }), "took 25 %"),
             (|e| (e.threads, e.process_cpu_s) = (8, Some(0.9)), "outnumber the CPUs, yet had them for only 45 %"),
+            (|e| (e.threads, e.waiting, e.process_cpu_s) = (8, Waiting::Sleeping, Some(0.05)), "yet had one for only 5 %"),
+            (|e| (e.waiting, e.process_cpu_s) = (Waiting::Sleeping, Some(1.5)), "other processes left only 75 %"),
+            (|e| (e.threads, e.process_cpu_s) = (8, Some(1.5)), "other processes left only 75 %"),
         ];
         for (spoil, reason) in cases {
             let mut evidence = good();
@@ -162,12 +198,24 @@ mod tests {
         assert_eq!(sleeping.objection(), None, "a lock that sleeps need not burn its CPU");
         let alone = Evidence { threads: 1, waiting: Waiting::Never, periods: vec![(0.0, 1.0)], cpu_s: vec![0.3], ..good() };
         assert_eq!(alone.objection(), None, "medians of batches do without the moments that others ran");
-        let unknown = Evidence { cpu_s: vec![], process_cpu_s: None, steal_s: None, looks: 0, stacked: 0, ..good() };
+        let unknown = Evidence { cpu_s: vec![], process_cpu_s: None, taken: None, looks: 0, stacked: 0, ..good() };
         assert_eq!(unknown.objection(), None);
         let one_look = Evidence { looks: 1, stacked: 1, ..good() };
         assert_eq!(one_look.objection(), None);
-        let coarse = Evidence { steal_s: Some(0.01), periods: vec![(0.0, 0.02); 2], cpu_s: vec![0.02; 2], ..good() };
+        let coarse = Evidence {
+            taken: Some(Taken { busy_s: 0.05, steal_s: 0.01 }),
+            process_cpu_s: Some(0.04),
+            periods: vec![(0.0, 0.02); 2],
+            cpu_s: vec![0.02; 2],
+            ..good()
+        };
         assert_eq!(coarse.objection(), None, "one tick of steal in a short round");
+        let elsewhere = Taken { busy_s: 3.9, steal_s: 0.0 };
+        let roomy = Evidence { waiting: Waiting::Sleeping, places: 4, taken: Some(elsewhere), ..good() };
+        assert_eq!(roomy.objection(), None, "others ran on the CPUs that the threads did not need");
+        let idle = Evidence { threads: 8, waiting: Waiting::Sleeping, process_cpu_s: Some(0.4), ..good() };
+        let idle = Evidence { taken: Some(Taken { busy_s: 0.45, steal_s: 0.0 }), ..idle };
+        assert_eq!(idle.objection(), None, "a lock that leaves the CPUs idle");
         let crowded = Evidence { threads: 8, periods: vec![(0.0, 0.4), (0.6, 1.0)], ..good() };
         assert_eq!(crowded.objection(), None, "threads that outnumber the CPUs cannot all run at once");
     }

@@ -1,5 +1,6 @@
 //! One file per kind of lock, a few lines each.
 
+pub(crate) mod lock;
 pub(crate) mod mcs;
 #[cfg(unix)]
 pub(crate) mod pthread;

@@ -203,13 +203,8 @@ fn written(py: Python<'_>, result: RoundResult) -> PyResult<Bound<'_, PyDict>> {
     });
     answer.set_item("run_length", run_length.transpose()?)?;
 
-    let monopoly = result.monopoly_ns.map(|monopoly| {
-        let dict = PyDict::new(py);
-        dict.set_item("p50", monopoly.p50)?;
-        dict.set_item("max", monopoly.max)?;
-        PyResult::Ok(dict)
-    });
-    answer.set_item("monopoly_ns", monopoly.transpose()?)?;
+    answer.set_item("monopoly_ns", result.monopoly_ns)?;
+    answer.set_item("windows", result.windows)?;
 
     let pair = result.pair_ns.map(|pair| {
         let dict = PyDict::new(py);

@@ -1,0 +1,5 @@
+"""The driver `python`: locks as Python threads use them."""
+
+from .engine import PythonEngine
+
+__all__ = ["PythonEngine"]
