@@ -1,15 +1,20 @@
 """Fair locks for Python that report on themselves.
 
-Importing this package loads the locks and nothing else. `machine`, `delays`, `on_delay_watch` and `bench` are loaded on
-first use.
+Importing this package loads the locks and nothing else. `machine`, `delays`, `on_delay_watch`, `bench` and the types for
+annotations are loaded on first use.
 """
 
-from ._core import TicketLock, __version__
+from ._core import Lock, RLock, TicketLock, __version__
 
 __all__ = [
     "DelayEvent",
     "DelayRow",
+    "Fairness",
+    "Lock",
+    "LockLike",
+    "LockStats",
     "Machine",
+    "RLock",
     "TicketLock",
     "__version__",
     "bench",
@@ -21,6 +26,9 @@ __all__ = [
 _HOME = {
     "DelayEvent": "_observe",
     "DelayRow": "_observe",
+    "Fairness": "_typing",
+    "LockLike": "_typing",
+    "LockStats": "_typing",
     "Machine": "_observe",
     "delays": "_observe",
     "machine": "_observe",

@@ -1,10 +1,20 @@
 //! `ticketlock._core`: the locks, as a raw extension module with multi-phase initialisation.
 //!
 //! Types and state belong to the module, not to the library, so that every interpreter has its own; no Python object lives
-//! in a Rust static. Files: [`object`] (layout), [`lock_type`] (the type), [`watch`] (reports), [`values`] (conversions).
+//! in a Rust static. The types: [`lock`] and [`rlock`], which share [`gate`] with its [`stats`], and [`ticket_lock`] with its
+//! [`watch`]. What they are made of: [`object`] (layout), [`tables`] (type specifications), [`request`] (arguments of
+//! `acquire`), [`values`] (conversions).
 
-mod lock_type;
+mod gate;
+mod gate_members;
+mod lock;
 mod object;
+mod request;
+mod rlock;
+mod stats;
+mod tables;
+mod ticket_lock;
+mod ticket_state;
 mod values;
 mod watch;
 
@@ -14,6 +24,7 @@ use core::ptr;
 
 use pyo3::ffi::{self, PyMethodDefPointer, PyObject};
 
+use crate::attach;
 use values::none;
 use watch::Callback;
 
@@ -191,18 +202,33 @@ unsafe extern "C" fn execute(module: *mut PyObject) -> c_int {
         // Environment, hypervisor and CPUs are found now: later the program may change its environment while threads run.
         ticketlock::machine::init();
         (*state).callback = Box::into_raw(Box::new(Callback::new()));
-        let lock_type = lock_type::new_type(module);
-        if lock_type.is_null() {
-            return -1;
-        }
-        let added = ffi::PyModule_AddObjectRef(module, c"TicketLock".as_ptr(), lock_type);
-        ffi::Py_DECREF(lock_type);
-        if added != 0 {
-            return added;
+        #[cfg(all(Py_LIMITED_API, Py_GIL_DISABLED))]
+        attach::learn_gil();
+        attach::find_signal_thread();
+        let types: [(&CStr, TypeMaker); 3] =
+            [(c"TicketLock", ticket_lock::new_type), (c"Lock", lock::new_type), (c"RLock", rlock::new_type)];
+        for (name, new_type) in types {
+            let class = new_type(module);
+            if class.is_null() {
+                return -1;
+            }
+            // From the first type, which is final.
+            #[cfg(all(Py_LIMITED_API, Py_GIL_DISABLED))]
+            if !object::knows_layout() && !object::learn_layout(class) {
+                return -1;
+            }
+            let added = ffi::PyModule_AddObjectRef(module, name.as_ptr(), class);
+            ffi::Py_DECREF(class);
+            if added != 0 {
+                return added;
+            }
         }
         ffi::PyModule_AddStringConstant(module, c"__version__".as_ptr(), VERSION.as_ptr().cast())
     }
 }
+
+/// Makes a type for a module; null with an exception set if that fails.
+type TypeMaker = unsafe fn(*mut PyObject) -> *mut PyObject;
 
 /// The workspace's one version, with the final zero that C wants.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");

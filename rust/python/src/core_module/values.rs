@@ -1,10 +1,12 @@
 //! Small bridges between Python values and Rust ones.
 
-use core::ffi::CStr;
+use core::ffi::{CStr, c_char};
 use core::ptr;
 
 use pyo3::ffi;
-use ticketlock::Backoff;
+use ticketlock::{Backoff, Fairness, UnknownFairness};
+
+use super::gate::Options;
 
 /// First version of the interpreter whose constants need no reference counts, as `Py_Version` spells it.
 #[cfg(not(Py_3_12))]
@@ -78,7 +80,7 @@ pub(super) unsafe fn raise(exception: *mut ffi::PyObject, message: &str) -> *mut
 ///
 /// # Safety
 /// Attached; `object` is alive.
-unsafe fn shown(object: *mut ffi::PyObject) -> String {
+pub(super) unsafe fn shown(object: *mut ffi::PyObject) -> String {
     // SAFETY: the caller's promise.
     unsafe { text_or(ffi::PyObject_Repr(object), "that value") }
 }
@@ -152,13 +154,109 @@ pub(super) unsafe fn backoff(object: *mut ffi::PyObject) -> Option<Backoff> {
     }
 }
 
+/// The options that a `Lock` or `RLock` is made with, or `None` with an exception set. `format` takes two objects, by
+/// keyword, and names the type.
+///
+/// # Safety
+/// Attached; the interpreter's calling convention.
+pub(super) unsafe fn options(args: *mut ffi::PyObject, keywords: *mut ffi::PyObject, format: &CStr) -> Option<Options> {
+    // SAFETY: the caller's promise; the names end with null. What is found is lent by `keywords`.
+    unsafe {
+        let mut options = Options::default();
+        if keywords.is_null() && ffi::PyTuple_Size(args) == 0 {
+            return Some(options);
+        }
+        let (mut name, mut fairness): (*mut ffi::PyObject, *mut ffi::PyObject) = (ptr::null_mut(), ptr::null_mut());
+        let mut names = [c"name".as_ptr().cast_mut(), c"fairness".as_ptr().cast_mut(), ptr::null_mut::<c_char>()];
+        let names = names.as_mut_ptr().cast();
+        if ffi::PyArg_ParseTupleAndKeywords(args, keywords, format.as_ptr(), names, &raw mut name, &raw mut fairness) == 0 {
+            return None;
+        }
+        if !name.is_null() && name != ffi::Py_None() {
+            if ffi::PyUnicode_Check(name) == 0 {
+                raise(ffi::PyExc_TypeError, &format!("name must be a str or None, not {}", type_name(name)));
+                return None;
+            }
+            options.name = Some(borrowed_text(name)?.into());
+        }
+        if !fairness.is_null() {
+            options.fairness = self::fairness(fairness)?;
+        }
+        Some(options)
+    }
+}
+
+unsafe fn fairness(object: *mut ffi::PyObject) -> Option<Fairness> {
+    // SAFETY: as in `options`.
+    unsafe {
+        if ffi::PyUnicode_Check(object) == 0 {
+            let message = format!("fairness must be a str, not {}: {UnknownFairness}", type_name(object));
+            raise(ffi::PyExc_TypeError, &message);
+            return None;
+        }
+        if let Some(Ok(fairness)) = borrowed_text(object).map(|name| name.parse()) {
+            return Some(fairness);
+        }
+        ffi::PyErr_Clear(); // a lone surrogate is no name either
+        raise(ffi::PyExc_ValueError, &format!("fairness={} is not accepted: {UnknownFairness}", shown(object)));
+        None
+    }
+}
+
+/// A number from 0 to 2^64 - 1, or `None` with `TypeError` or `OverflowError` set.
+///
+/// # Safety
+/// Attached; `object` is alive.
+pub(super) unsafe fn unsigned(object: *mut ffi::PyObject) -> Option<u64> {
+    // SAFETY: the caller's promise; the index is our reference.
+    unsafe {
+        let index = ffi::PyNumber_Index(object);
+        if index.is_null() {
+            return None;
+        }
+        let number = ffi::PyLong_AsUnsignedLongLong(index);
+        ffi::Py_DECREF(index);
+        if number == u64::MAX && !ffi::PyErr_Occurred().is_null() { None } else { Some(number) }
+    }
+}
+
+/// Sets one key; takes over `value`, which may be null with an exception set. Says whether that worked.
+///
+/// # Safety
+/// Attached; `dict` is a dict.
+pub(super) unsafe fn put(dict: *mut ffi::PyObject, key: &CStr, value: *mut ffi::PyObject) -> bool {
+    if value.is_null() {
+        return false;
+    }
+    // SAFETY: the caller's promise; both objects are alive.
+    unsafe {
+        let set = ffi::PyDict_SetItemString(dict, key.as_ptr(), value) == 0;
+        ffi::Py_DECREF(value);
+        set
+    }
+}
+
 /// Name of an object's type.
 ///
 /// # Safety
 /// Attached; `object` is alive.
-unsafe fn type_name(object: *mut ffi::PyObject) -> String {
+pub(super) unsafe fn type_name(object: *mut ffi::PyObject) -> String {
     // SAFETY: the caller's promise.
     unsafe { text_or(ffi::PyType_GetName(ffi::Py_TYPE(object)), "that type") }
+}
+
+/// The type of an object by its full name.
+///
+/// # Safety
+/// Attached; `object` is alive.
+pub(super) unsafe fn class_name(object: *mut ffi::PyObject) -> String {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let class = ffi::Py_TYPE(object);
+        let module = text_or(ffi::PyObject_GetAttrString(class.cast(), c"__module__".as_ptr()), "?");
+        let name = text_or(ffi::PyType_GetQualName(class), "?");
+        format!("{module}.{name}")
+    }
 }
 
 /// Whether a keyword's name is `expected`.

@@ -4,14 +4,14 @@
 //! it is handed over by `release`, after the lock is free, so that a slow callback lengthens no wait of that lock. The
 //! callback belongs to an interpreter and is kept in its module.
 
-use core::ffi::{CStr, c_int};
+use core::ffi::c_int;
 use core::ptr;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::ffi;
 use ticketlock::lock::watch::{self, DelayReport};
 
-use super::values::{text, text_or};
+use super::values::{put, text, text_or};
 
 /// Deepest traceback kept, in frames: the acquire and what led to it. The lock is held while frames are read (about 0.5 us
 /// each), so a runaway recursion must not make the hold long.
@@ -197,19 +197,6 @@ impl Frame {
             ffi::Py_DECREF(tuple);
             ptr::null_mut()
         }
-    }
-}
-
-/// Sets one key; takes over `value`, which may be null with an exception set.
-unsafe fn put(dict: *mut ffi::PyObject, key: &CStr, value: *mut ffi::PyObject) -> bool {
-    if value.is_null() {
-        return false;
-    }
-    // SAFETY: attached; both objects are alive.
-    unsafe {
-        let set = ffi::PyDict_SetItemString(dict, key.as_ptr(), value) == 0;
-        ffi::Py_DECREF(value);
-        set
     }
 }
 

@@ -1,20 +1,19 @@
-//! The `TicketLock` type: slots and fast-call methods over [`State`](super::object::State).
+//! The `TicketLock` type: slots and fast-call methods over [`State`].
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_void};
 use core::ptr;
 
-use pyo3::ffi::{self, PyMethodDefPointer, PyObject};
+use pyo3::ffi::{self, PyObject};
 use ticketlock::Draw;
 
-use super::object::{BASIC_SIZE, State, WEAK_LIST, fill, state, state_pointer};
+use super::object::create;
+use super::tables::{
+    END_OF_ATTRIBUTES, END_OF_METHODS, Recipe, Table, getter, keywords, new_type as new_type_of, no_arguments, positional,
+};
+use super::ticket_state::State;
 use super::values::{backoff, boolean, is_name, name_of, none, raise, text};
-use super::{callback_of, watch};
+use super::{callback_of, object, watch};
 use crate::attach;
-
-/// Tables that the interpreter reads for as long as the library is loaded, and never writes.
-struct Table<T>(T);
-// SAFETY: only read, see above.
-unsafe impl<T> Sync for Table<T> {}
 
 const DOC: &CStr = c"TicketLock(backoff='auto')
 --
@@ -78,96 +77,43 @@ Make the lock unlocked again, in a forked child or while nobody uses it.
 
 The lock keeps its id and its count of acquisitions, but not the delays learnt.";
 
-const fn no_arguments(name: &CStr, call: ffi::PyCFunction, doc: &CStr) -> ffi::PyMethodDef {
-    ffi::PyMethodDef {
-        ml_name: name.as_ptr(),
-        ml_meth: PyMethodDefPointer { PyCFunction: call },
-        ml_flags: ffi::METH_NOARGS,
-        ml_doc: doc.as_ptr(),
-    }
-}
-
-const fn keywords(name: &CStr, call: ffi::PyCFunctionFastWithKeywords, doc: &CStr) -> ffi::PyMethodDef {
-    ffi::PyMethodDef {
-        ml_name: name.as_ptr(),
-        ml_meth: PyMethodDefPointer { PyCFunctionFastWithKeywords: call },
-        ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
-        ml_doc: doc.as_ptr(),
-    }
-}
-
 static METHODS: Table<[ffi::PyMethodDef; 10]> = Table([
     keywords(c"acquire", acquire, ACQUIRE),
     no_arguments(c"release", release, RELEASE),
     no_arguments(c"locked", locked, LOCKED),
     no_arguments(c"__enter__", enter, ENTER),
-    // Fast call: a `*args` signature would build a tuple for every `with`, and `__exit__()` must work without arguments.
-    ffi::PyMethodDef {
-        ml_name: c"__exit__".as_ptr(),
-        ml_meth: PyMethodDefPointer { PyCFunctionFast: exit },
-        ml_flags: ffi::METH_FASTCALL,
-        ml_doc: EXIT.as_ptr(),
-    },
+    positional(c"__exit__", exit, EXIT),
     keywords(c"acquire_lock", acquire, ACQUIRE_LOCK),
     no_arguments(c"release_lock", release, RELEASE_LOCK),
     no_arguments(c"locked_lock", locked, LOCKED_LOCK),
     no_arguments(c"_at_fork_reinit", at_fork_reinit, REINIT),
-    ffi::PyMethodDef::zeroed(),
+    END_OF_METHODS,
 ]);
-
-const fn getter(name: &CStr, get: ffi::getter, doc: &CStr) -> ffi::PyGetSetDef {
-    ffi::PyGetSetDef { name: name.as_ptr(), get: Some(get), set: None, doc: doc.as_ptr(), closure: ptr::null_mut() }
-}
 
 static ATTRIBUTES: Table<[ffi::PyGetSetDef; 4]> = Table([
     getter(c"backoff", get_backoff, c"How a waiter spaces its looks at the lock, by name."),
     getter(c"id", get_id, c"Number of this lock, unique in the process and never used again."),
     getter(c"acquisitions", get_acquisitions, c"How often the lock was taken; exact."),
-    ffi::PyGetSetDef { name: ptr::null(), get: None, set: None, doc: ptr::null(), closure: ptr::null_mut() },
+    END_OF_ATTRIBUTES,
 ]);
-
-static MEMBERS: Table<[ffi::PyMemberDef; 2]> = Table([
-    ffi::PyMemberDef {
-        name: c"__weaklistoffset__".as_ptr(),
-        type_code: ffi::Py_T_PYSSIZET,
-        offset: WEAK_LIST.0,
-        flags: WEAK_LIST.1,
-        doc: ptr::null(),
-    },
-    ffi::PyMemberDef { name: ptr::null(), type_code: 0, offset: 0, flags: 0, doc: ptr::null() },
-]);
-
-fn slot(slot: c_int, pointer: *const c_void) -> ffi::PyType_Slot {
-    ffi::PyType_Slot { slot, pfunc: pointer.cast_mut() }
-}
 
 /// A new `TicketLock` type for a module, or null with an exception set.
 ///
 /// # Safety
 /// Attached; `module` is our module, being executed.
 pub(super) unsafe fn new_type(module: *mut PyObject) -> *mut PyObject {
-    let mut slots = [
-        slot(ffi::Py_tp_doc, DOC.as_ptr().cast()),
-        slot(ffi::Py_tp_new, new as ffi::newfunc as *const c_void),
-        slot(ffi::Py_tp_dealloc, dealloc as ffi::destructor as *const c_void),
-        slot(ffi::Py_tp_traverse, traverse as ffi::traverseproc as *const c_void),
-        slot(ffi::Py_tp_repr, repr as ffi::reprfunc as *const c_void),
-        slot(ffi::Py_tp_methods, METHODS.0.as_ptr().cast()),
-        slot(ffi::Py_tp_getset, ATTRIBUTES.0.as_ptr().cast()),
-        slot(ffi::Py_tp_members, MEMBERS.0.as_ptr().cast()),
-        slot(0, ptr::null()),
-    ];
-    // No BASETYPE: the type is final, as threading.Lock is.
-    let flags = ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_HAVE_GC | ffi::Py_TPFLAGS_IMMUTABLETYPE;
-    let mut spec = ffi::PyType_Spec {
-        name: c"ticketlock.TicketLock".as_ptr(),
-        basicsize: BASIC_SIZE,
-        itemsize: 0,
-        flags: flags as core::ffi::c_uint,
-        slots: slots.as_mut_ptr(),
+    // Not to be derived from, as threading.Lock is not.
+    let recipe = Recipe {
+        name: c"ticketlock.TicketLock",
+        doc: DOC,
+        new,
+        init: None,
+        repr,
+        methods: &METHODS.0,
+        attributes: &ATTRIBUTES.0,
     };
-    // SAFETY: the specification is complete; what it points to beyond this call is static.
-    unsafe { ffi::PyType_FromModuleAndSpec(module, &raw mut spec, ptr::null_mut()) }
+    // SAFETY: the caller's promise; every function below takes objects made by `new`, with a `State`.
+    unsafe { new_type_of::<State>(module, &recipe) }
 }
 
 unsafe extern "C" fn new(class: *mut ffi::PyTypeObject, args: *mut PyObject, keywords: *mut PyObject) -> *mut PyObject {
@@ -187,34 +133,8 @@ unsafe extern "C" fn new(class: *mut ffi::PyTypeObject, args: *mut PyObject, key
                 None => return ptr::null_mut(),
             }
         };
-        let object = ffi::PyType_GenericAlloc(class, 0);
-        if !object.is_null() {
-            // The collector may already see the object, but our traverse function does not look into the state.
-            fill(object, State::new(rule));
-        }
-        object
+        create(class, State::new(rule))
     }
-}
-
-unsafe extern "C" fn dealloc(object: *mut PyObject) {
-    // SAFETY: the last reference is gone, so nobody else has the object. A heap type's instance holds its type.
-    unsafe {
-        ffi::PyObject_GC_UnTrack(object.cast());
-        if state(object).has_weak_references() {
-            ffi::PyObject_ClearWeakRefs(object);
-        }
-        let class = ffi::Py_TYPE(object);
-        // A lock may go while it is held, with its report.
-        drop(state(object).take_pending());
-        state_pointer(object).drop_in_place();
-        ffi::PyObject_GC_Del(object.cast());
-        ffi::Py_DECREF(class.cast());
-    }
-}
-
-unsafe extern "C" fn traverse(object: *mut PyObject, visit: ffi::visitproc, argument: *mut c_void) -> c_int {
-    // SAFETY: the collector's own function and argument; the type is all that an instance refers to.
-    unsafe { visit(ffi::Py_TYPE(object).cast(), argument) }
 }
 
 unsafe extern "C" fn repr(object: *mut PyObject) -> *mut PyObject {
@@ -224,6 +144,14 @@ unsafe extern "C" fn repr(object: *mut PyObject) -> *mut PyObject {
         let locked = if state.lock.is_locked() { "locked" } else { "unlocked" };
         text(&format!("<{locked} ticketlock.TicketLock object backoff={} at {object:p}>", state.tuning.backoff))
     }
+}
+
+/// # Safety
+/// `object` is a `TicketLock` (a method's `self` is: the interpreter checks before it calls).
+#[inline]
+unsafe fn state<'a>(object: *mut PyObject) -> &'a State {
+    // SAFETY: the caller's promise, and `new` made it.
+    unsafe { object::state(object) }
 }
 
 /// Takes the lock, waiting if it must.
@@ -274,24 +202,21 @@ unsafe fn give(object: *mut PyObject) -> bool {
     }
 }
 
-/// With a GIL every checked release runs under it, so looking and then storing is exact, and cheaper.
-#[cfg(not(Py_GIL_DISABLED))]
+/// With a GIL every checked release runs under it, so looking and then storing is exact, and cheaper. Without one, two
+/// threads may release at once, and exactly one of them must fail. A process has one or the other.
 #[inline]
 fn unlock(state: &State) -> bool {
-    let held = state.lock.is_locked();
-    if held {
-        // SAFETY: the lock is held, and Python lets any thread release it on the holder's behalf.
-        unsafe { state.lock.raw_unlock() };
+    if attach::always_has_gil() {
+        let held = state.lock.is_locked();
+        if held {
+            // SAFETY: the lock is held, and Python lets any thread release it on the holder's behalf.
+            unsafe { state.lock.raw_unlock() };
+        }
+        held
+    } else {
+        // SAFETY: a lock object's acquisitions are released here and nowhere else.
+        unsafe { state.lock.checked_unlock() }.is_ok()
     }
-    held
-}
-
-/// Without one, two threads may release at once: exactly one of them must fail.
-#[cfg(Py_GIL_DISABLED)]
-#[inline]
-fn unlock(state: &State) -> bool {
-    // SAFETY: a lock object's acquisitions are released here and nowhere else.
-    unsafe { state.lock.checked_unlock() }.is_ok()
 }
 
 #[cold]

@@ -1,0 +1,203 @@
+//! What `Lock` and `RLock` share: the native lock, its name, its counts, and how a Python thread waits for it.
+
+use core::ptr;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::ffi::{self, PyObject};
+use ticketlock::policy::LockKey;
+use ticketlock::{Deadline, Ended, Fairness, Lock, Wait, Waiting, lock};
+
+use super::stats::Counters;
+use super::values::{boolean, raise, shown, text};
+use crate::attach::{self, Resume};
+use crate::sync::{AtomicU32, Ordering};
+
+/// The native part of a `Lock`, and the larger one of an `RLock`.
+#[repr(C)]
+pub(super) struct Gate {
+    pub(super) lock: Lock,
+    pub(super) counters: Counters,
+    /// Unique in the process, never used again.
+    pub(super) id: u64,
+    /// Index in `Fairness::ALL`. An `RLock` learns it after it was made.
+    fairness: AtomicU32,
+    /// Text instead of a Python object: a lock refers to none, so the collector need not look into it. Nobody calls into
+    /// the interpreter with this mutex locked.
+    name: Mutex<Option<Box<str>>>,
+}
+
+/// What a lock is made with.
+#[derive(Default)]
+pub(super) struct Options {
+    pub(super) name: Option<Box<str>>,
+    pub(super) fairness: Fairness,
+}
+
+/// How an acquisition ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    Yes,
+    No,
+    /// An exception is set.
+    Raised,
+}
+
+impl Taken {
+    /// What `acquire` returns.
+    ///
+    /// # Safety
+    /// Attached.
+    #[inline]
+    pub(super) unsafe fn answer(self) -> *mut PyObject {
+        match self {
+            // SAFETY: the caller's promise.
+            Self::Yes => unsafe { boolean(true) },
+            // SAFETY: likewise.
+            Self::No => unsafe { boolean(false) },
+            Self::Raised => ptr::null_mut(),
+        }
+    }
+}
+
+/// Asked after signal handlers have run: whether the lock came to this thread that way.
+pub(super) type AfterHandlers<'a> = &'a dyn Fn() -> Option<Taken>;
+
+impl Gate {
+    pub(super) fn new(options: Options) -> Self {
+        let gate = Self {
+            lock: Lock::new(),
+            counters: Counters::default(),
+            id: lock::next_lock_id(),
+            fairness: AtomicU32::new(0),
+            name: Mutex::new(None),
+        };
+        gate.set(options);
+        gate
+    }
+
+    pub(super) fn set(&self, options: Options) {
+        let index = Fairness::ALL.iter().position(|&fairness| fairness == options.fairness);
+        self.fairness.store(index.map_or(0, |index| index as u32), Ordering::Relaxed);
+        let former = core::mem::replace(&mut *self.name.lock().unwrap_or_else(PoisonError::into_inner), options.name);
+        drop(former);
+    }
+
+    pub(super) fn fairness(&self) -> Fairness {
+        Fairness::ALL[self.fairness.load(Ordering::Relaxed) as usize]
+    }
+
+    /// The name as Python sees it.
+    ///
+    /// # Safety
+    /// Attached.
+    pub(super) unsafe fn name(&self) -> Option<*mut PyObject> {
+        let name = self.name.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // SAFETY: the caller's promise.
+        name.map(|name| unsafe { text(&name) })
+    }
+
+    /// The name for a `repr`, with a space behind it.
+    ///
+    /// # Safety
+    /// Attached.
+    pub(super) unsafe fn name_shown(&self) -> String {
+        // SAFETY: the caller's promise; the reference is ours.
+        unsafe {
+            match self.name() {
+                None => String::new(),
+                Some(name) if name.is_null() => {
+                    ffi::PyErr_Clear();
+                    String::new()
+                }
+                Some(name) => {
+                    let shown = shown(name);
+                    ffi::Py_DECREF(name);
+                    format!("name={shown} ")
+                }
+            }
+        }
+    }
+
+    /// Takes the lock if it is free, whoever waits.
+    #[inline]
+    pub(super) fn try_take(&self) -> bool {
+        let taken = self.lock.raw_try_lock();
+        if taken {
+            self.counters.count();
+        }
+        taken
+    }
+
+    /// The first step of an acquisition that may wait. With a GIL it takes a free lock whoever waits: giving way would cost
+    /// a switch of threads for every acquisition. Without, it gives way to those who spin.
+    #[inline]
+    pub(super) fn first_try(&self) -> bool {
+        #[cfg(not(Py_GIL_DISABLED))]
+        let taken = self.lock.raw_try_lock();
+        #[cfg(Py_GIL_DISABLED)]
+        let taken = self.lock.raw_try_lock_in_line();
+        if taken {
+            self.counters.count();
+        }
+        taken
+    }
+
+    /// Waits, detached, for a lock that could not be had at once, at most `timeout` ns. With `handlers`, signal handlers run
+    /// if this is the thread for them, and may end the wait; while they run this thread has no place in line.
+    ///
+    /// # Safety
+    /// Attached; no exception is set; the caller's reference keeps the lock alive.
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn wait(&self, timeout: Option<u64>, handlers: Option<AfterHandlers<'_>>) -> Taken {
+        // SAFETY: the caller's promise; the wait uses nothing of the interpreter.
+        unsafe {
+            let wait = Wait {
+                fairness: self.fairness(),
+                deadline: timeout.map(Deadline::after_ns),
+                interruptible: handlers.is_some() && attach::handles_signals(),
+                spin: !attach::gil_is_on(),
+            };
+            let key = LockKey::new(ptr::from_ref(&self.lock) as u64, self.id, 0);
+            let mut waiting = Waiting::default();
+            let wait_once = || match self.lock.wait(&wait, &mut waiting, key) {
+                Ended::Acquired => {
+                    self.counters.count();
+                    self.counters.count_wait(&waiting.stats);
+                    Some(Taken::Yes)
+                }
+                Ended::TimedOut => {
+                    self.counters.count_timeout();
+                    Some(Taken::No)
+                }
+                Ended::Interrupted => None,
+            };
+            let resume = || match handlers.and_then(|after| after()) {
+                Some(taken) => Resume::Done(taken),
+                None if wait.deadline.is_none() && attach::is_finalizing() => {
+                    refuse_at_exit();
+                    Resume::Raised
+                }
+                None => Resume::Wait,
+            };
+            attach::handling_signals(wait_once, resume).unwrap_or(Taken::Raised)
+        }
+    }
+}
+
+/// Other threads run no Python any more, so no Python thread will release the lock: the wait could only hang the exit.
+#[cold]
+unsafe fn refuse_at_exit() {
+    // SAFETY: attached, as the caller is; the interpreter lends its builtins and what is in them.
+    unsafe {
+        let builtins = ffi::PyEval_GetBuiltins();
+        let mut exception = ptr::null_mut();
+        if !builtins.is_null() {
+            exception = ffi::PyDict_GetItemString(builtins, c"PythonFinalizationError".as_ptr()); // from 3.13 on
+        }
+        if exception.is_null() {
+            exception = ffi::PyExc_RuntimeError;
+        }
+        raise(exception, "cannot acquire lock at interpreter finalization");
+    }
+}
