@@ -48,8 +48,8 @@ const PASSING: u8 = 2;
 enum Passed {
     /// Handed over, or released with an heir.
     On,
-    /// None of the waiters waits for this lock; it is still to be released.
-    Nobody,
+    /// Nobody waits for this lock, or somebody keeps watch who is not overdue; it is still to be released.
+    NotNow,
     /// The lock was not held.
     NotLocked,
 }
@@ -294,7 +294,7 @@ impl Lock {
     #[cold]
     #[inline(never)]
     fn unlock_slowly(&self, lane: Lane) {
-        if lane.bits() & (PARKED | QUIET) == PARKED && self.pass_on(lane, false) == Passed::On {
+        if concerns_the_queue(lane, lane.bits()) && self.pass_on(lane, false) == Passed::On {
             return;
         }
         // pairs with: the acquire of `raw_try_lock`; as a full fence, with P1.
@@ -314,7 +314,7 @@ impl Lock {
     pub unsafe fn checked_unlock(&self) -> Result<(), NotLocked> {
         let lane = self.lane();
         // pairs with: the acquire of `raw_try_lock`; as a full fence, with P1.
-        if lane.bits() & (PARKED | QUIET) != PARKED
+        if !concerns_the_queue(lane, lane.bits())
             && self.owner.compare_exchange(HELD, FREE, order("swap", Ordering::SeqCst), Ordering::Relaxed).is_ok()
         {
             model_fence(); // pairs with: P1
@@ -332,12 +332,12 @@ impl Lock {
         loop {
             match self.owner.load(Ordering::Relaxed) {
                 FREE => return Err(NotLocked),
-                HELD if lane.bits() & (PARKED | QUIET) != PARKED => {}
+                HELD if !concerns_the_queue(lane, lane.bits()) => {}
                 // Waiters, or another release that is passing the lock on: one after the other, under the bucket lock.
                 _ => match self.pass_on(lane, true) {
                     Passed::On => return Ok(()),
                     Passed::NotLocked => return Err(NotLocked),
-                    Passed::Nobody => {}
+                    Passed::NotNow => {}
                 },
             }
             // pairs with: the acquire of `raw_try_lock`; as a full fence, with P1.
@@ -354,7 +354,8 @@ impl Lock {
         let now_ns = now_ns();
         fault_point("U4");
         let mut queue = lane.lock();
-        let Some(choice) = queue.choose(self.address(), now_ns) else { return Passed::Nobody };
+        let quiet = lane.bits() & QUIET != 0;
+        let Some(choice) = queue.choose(self.address(), now_ns, quiet) else { return Passed::NotNow };
         // pairs with: the acquire of `raw_try_lock`, through the store below.
         if check && self.owner.compare_exchange(HELD, PASSING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return Passed::NotLocked;
@@ -403,6 +404,12 @@ impl Lock {
         self.line.store(0, Ordering::Relaxed);
         self.owner.store(FREE, Ordering::Relaxed);
     }
+}
+
+/// Whether a release that sees `bits` is to decide under the bucket lock.
+#[inline]
+fn concerns_the_queue(lane: Lane, bits: u8) -> bool {
+    bits & PARKED != 0 && (bits & QUIET == 0 || lane.count_quiet_release())
 }
 
 /// U3 saw that the lane is no longer fast: the store before it may not have been seen, nor may what it should have seen.

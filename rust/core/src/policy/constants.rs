@@ -87,6 +87,16 @@ pub const PARK_UNITS: u32 = 12_500;
 /// 0.55 ms makes a wait of some 18 ms. Source: design measurements (0.3-1 ms); the upper bound is this project's sweep.
 pub const PACE_BALANCED_NS: (u64, u64) = (300_000, 800_000);
 
+/// How long after its time a hand-over is made to a waiter that has not come to get it, in ns.
+///
+/// Reason: one that is awake takes 60 us from its timer to its first look; one that is not running by then waits for a CPU,
+/// often for the very one that the holder runs on, and for the rest of the holder's time slice (4 ms were seen).
+pub const OVERDUE_NS: u64 = 100_000;
+
+/// Releases in a quiet lane between two looks at the clock; the first ones at powers of two, so that long sections look in
+/// time. Reason: a look costs some 40 ns, so one in 256 costs nothing, and short sections look every 0.1 ms.
+pub const QUIET_RELEASES: u32 = 256;
+
 /// The same under `throughput`. Reason: ten times as seldom makes the switches vanish from the measurements, and waits stay
 /// far below those of locks that never hand over (0.14-0.6 s).
 pub const PACE_THROUGHPUT_NS: (u64, u64) = (5_000_000, 10_000_000);

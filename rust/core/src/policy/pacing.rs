@@ -7,7 +7,9 @@
 use core::fmt;
 use core::str::FromStr;
 
-use super::constants::{PACE_BALANCED_NS, PACE_THROUGHPUT_NS, STANDBY_FIRST_LOOK_NS, STRICT_PATIENCE_NS};
+use super::constants::{
+    OVERDUE_NS, PACE_BALANCED_NS, PACE_THROUGHPUT_NS, QUIET_RELEASES, STANDBY_FIRST_LOOK_NS, STRICT_PATIENCE_NS,
+};
 
 /// How a lock weighs order against throughput once its waiters sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -104,6 +106,18 @@ pub fn succession(eldest: Eldest, now_ns: u64, next_fair_ns: u64) -> Succession 
     if hand_over { Succession::HandOver } else { Succession::Wake }
 }
 
+/// Whether a holder hands over although somebody keeps watch: he should have come by now.
+#[must_use]
+pub const fn is_overdue(now_ns: u64, next_fair_ns: u64) -> bool {
+    now_ns >= next_fair_ns.saturating_add(OVERDUE_NS)
+}
+
+/// Whether the `count`th release in a quiet lane looks at the clock.
+#[must_use]
+pub const fn looks_at_clock(count: u32) -> bool {
+    count % QUIET_RELEASES == 0 || (count < QUIET_RELEASES && count.is_power_of_two())
+}
+
 /// The eldest sleeper's watch while running threads keep the lock among themselves: it is awake for a look now and then, at
 /// growing distances, until the next hand-over is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,6 +183,14 @@ mod tests {
         let strict = eldest(Fairness::Strict, true);
         assert_eq!(succession(strict, STRICT_PATIENCE_NS + 999, 0), Succession::Wake);
         assert_eq!(succession(strict, STRICT_PATIENCE_NS + 1_000, u64::MAX), Succession::HandOver);
+    }
+
+    #[test]
+    fn quiet_releases_look_at_the_clock_at_doubling_distances_and_then_steadily() {
+        let looks: Vec<u32> = (1..=1_024).filter(|count| looks_at_clock(*count)).collect();
+        assert_eq!(looks, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 768, 1_024]);
+        assert!(!is_overdue(1_000 + OVERDUE_NS - 1, 1_000));
+        assert!(is_overdue(1_000 + OVERDUE_NS, 1_000));
     }
 
     #[test]

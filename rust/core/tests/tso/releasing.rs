@@ -22,6 +22,10 @@ impl Asm<'_> {
         if self.has(Fault::QuietPlainRelease) {
             self.put([JumpUnless(BITS, QUIETED, SWAP), Store(owner, FREE), Leave, Jump(RELEASED)]);
         }
+        if self.model.hand_over {
+            // In a quiet lane now and then a release looks whether a hand-over is overdue.
+            self.put([JumpUnless(BITS, QUIETED, SWAP), Either(U4)]);
+        }
         self.put([Jump(SWAP)]);
         if !self.model.checked {
             self.put([At(U2)]);
@@ -104,6 +108,22 @@ impl Asm<'_> {
         let owner = self.owner();
         let (none, due) = (self.fresh(), self.fresh());
         self.put([At(U4), Take(BUCKET), First(WHO), JumpIf(WHO, 0, none)]);
+        // Somebody keeps watch: only if he is overdue is there anything to do.
+        let (loud, overdue) = (self.fresh(), self.fresh());
+        self.put([Load(BITS, self.lane()), JumpUnless(BITS, QUIETED, loud)]);
+        if self.model.hand_over {
+            self.put([Either(overdue)]);
+        }
+        self.put([Store(BUCKET, 0), Clear, Jump(SWAP)]);
+        if self.model.hand_over {
+            self.put([At(overdue)]);
+            if self.model.checked && !self.has(Fault::PassesUnchecked) {
+                let held = self.fresh();
+                self.put([Cas(R, owner, HELD, PASSING), JumpIf(R, 1, held), Store(BUCKET, 0), Clear, Jump(error), At(held)]);
+            }
+            self.put([Jump(due)]);
+        }
+        self.put([At(loud)]);
         if self.model.checked && !self.has(Fault::PassesUnchecked) {
             let held = self.fresh();
             self.put([Cas(R, owner, HELD, PASSING), JumpIf(R, 1, held), Store(BUCKET, 0), Clear, Jump(error), At(held)]);

@@ -29,6 +29,7 @@ pub(crate) use bucket::Locked;
 pub(crate) use parker::{HANDED, WAITING, WOKEN, Woke};
 pub(crate) use queue::{Choice, Node};
 
+use crate::policy::pacing::looks_at_clock;
 use crate::sync::{AtomicU8, AtomicU32, Ordering, order};
 use bucket::Bucket;
 
@@ -62,7 +63,7 @@ mod table {
 
     static WORDS: [AtomicU8; LANES] = [const { AtomicU8::new(0) }; LANES];
     static BUCKET: [Bucket; BUCKETS] = [const { Bucket::new() }; BUCKETS];
-    /// Fenced releases, by bucket; plain stores, so a lost count only delays.
+    /// Releases in fenced and in quiet lanes, by bucket; plain stores, so a lost count only delays.
     static RELEASES: [AtomicU32; BUCKETS] = [const { AtomicU32::new(0) }; BUCKETS];
 
     #[inline]
@@ -166,6 +167,14 @@ impl Lane {
         }
     }
 
+    /// Counts a release in the quiet lane; whether it is one that looks at the clock.
+    pub(crate) fn count_quiet_release(self) -> bool {
+        let releases = &table::releases()[self.0 as usize / LANES_PER_BUCKET];
+        let count = releases.load(Ordering::Relaxed).wrapping_add(1);
+        releases.store(count, Ordering::Relaxed);
+        looks_at_clock(count)
+    }
+
     /// Makes the lane fit its queue after a waiter came or went. `quiet` says whether somebody will look by himself.
     pub(crate) fn mend(self, queue: &Locked<'_>, quiet: bool) {
         let (bits, waiters) = (self.bits(), queue.waiters(self));
@@ -176,6 +185,9 @@ impl Lane {
             PARKED | crowded | if quiet { QUIET } else { 0 }
         };
         if new != bits {
+            if new & !bits & QUIET != 0 {
+                table::releases()[self.0 as usize / LANES_PER_BUCKET].store(0, Ordering::Relaxed);
+            }
             self.set(new);
         }
     }

@@ -9,7 +9,7 @@ use core::ptr;
 use super::parker::{HANDED, Handle, Parker, WAITING, WOKEN};
 use super::{LANES_PER_BUCKET, Lane};
 use crate::policy::Fairness;
-use crate::policy::pacing::{Eldest, Succession, succession};
+use crate::policy::pacing::{Eldest, Succession, is_overdue, succession};
 
 /// One waiter. Its cells belong to whoever holds the bucket lock.
 pub(crate) struct Node {
@@ -162,9 +162,13 @@ impl Queue {
         self.waiters[node.lane.in_bucket()] -= 1;
     }
 
-    /// Decides for a holder that is about to release the lock at `lock`; `None` if nobody waits for it.
-    pub(crate) fn choose(&self, lock: usize, now_ns: u64) -> Option<Choice> {
+    /// Decides for a holder that is about to release the lock at `lock`; `None` if nobody waits for it, or if, in a `quiet` lane,
+    /// somebody who keeps watch is not overdue.
+    pub(crate) fn choose(&self, lock: usize, now_ns: u64, quiet: bool) -> Option<Choice> {
         let node = self.eldest(lock)?;
+        if quiet {
+            return is_overdue(now_ns, self.next_fair_ns).then_some(Choice::HandOver(node));
+        }
         let eldest = Eldest { fairness: node.fairness, since_ns: node.since_ns, due: node.due.get() };
         Some(match succession(eldest, now_ns, self.next_fair_ns) {
             Succession::HandOver => Choice::HandOver(node),
