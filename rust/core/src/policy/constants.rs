@@ -113,9 +113,9 @@ pub const STANDBY_FIRST_LOOK_NS: u64 = 50_000;
 /// spinning does not free. Source: design measurements (10-20 us).
 pub const SPIN_BUDGET_RANGE_NS: (u64, u64) = (4_000, 20_000);
 
-/// Units that the next in line spins before it looks up what it remembers of the lock. Reason: most sections are shorter than
-/// the look-up and two readings of the clock would take.
-pub const BRIEF_UNITS: u32 = 16;
+/// Units that a newcomer spins while nobody is in line, before it joins one. Reason: most sections are shorter than the place
+/// in line costs, which takes the lock's cache line from the holder.
+pub const BRIEF_UNITS: u32 = 48;
 
 /// A spin score falls by one with every spin that ended asleep; so many halve the budget. Reason: 16 halve it slowly enough
 /// that a few preempted holders do not count, and 16 * 13 failures are not reached before the score's floor of -128, which

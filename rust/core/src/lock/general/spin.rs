@@ -5,7 +5,7 @@
 
 use super::clock::{cpus, now_ns, patience_looks, unit_ns, units_in};
 use super::{FREE, Lock, Wait, WaitStats};
-use crate::lock::driver::{Observer, Real, drive_until_idle};
+use crate::lock::driver::{Observer, Real, drive_until_idle, pause_units};
 use crate::lock::memory::Memory;
 use crate::lock::parking::CROWDED;
 use crate::policy::constants::{BRIEF_UNITS, PARK_COST_FIRST_NS};
@@ -65,26 +65,39 @@ impl Lock {
         if !has_room(spinners, cpus()) || self.lane().bits() & CROWDED != 0 {
             return false;
         }
+        // Short sections end before a place in line, which takes the cache line from the holder, or a look at the thread's
+        // memory would pay.
+        if spinners == 0 && self.spin_briefly(stats) {
+            return true;
+        }
         let mut turn = self.enter_line();
-        // Short sections end before a look at the thread's memory would: the next in line does not tune, so it needs none yet.
-        let mut won = turn.place.ahead() == 0 && {
-            let spun = turn.drive(budget_bounds(BRIEF_UNITS), Delay::MIN, ()).0;
+        let mut won = false;
+        let memory = Memory::open(Backoff::Auto, Collision::Reset, key);
+        let planned = memory.delay().wait_units(turn.place.ahead());
+        let budget = spin_budget_units(park_cost_ns(), unit_ns(), memory.spin_score(), planned).min(units_left(wait));
+        if budget > 0 {
+            let spun = turn.drive(budget_bounds(budget as u32), memory.delay(), ()).0;
             stats.polls += spun.outcome.polls;
-            spun.won
-        };
-        if !won {
-            let memory = Memory::open(Backoff::Auto, Collision::Reset, key);
-            let planned = memory.delay().wait_units(turn.place.ahead());
-            let budget = spin_budget_units(park_cost_ns(), unit_ns(), memory.spin_score(), planned).min(units_left(wait));
-            if budget > 0 {
-                let spun = turn.drive(budget_bounds(budget as u32), memory.delay(), ()).0;
-                stats.polls += spun.outcome.polls;
-                won = spun.won;
-                memory.close(Backoff::Auto, Collision::Reset, key, spun.outcome.delay, spun.outcome.peak, won);
-            }
+            won = spun.won;
+            memory.close(Backoff::Auto, Collision::Reset, key, spun.outcome.delay, spun.outcome.peak, won);
         }
         turn.leave(won);
         won
+    }
+
+    /// Looks a few times while nobody is in line. Those who do so at the same time race each other, as arrivals do.
+    fn spin_briefly(&self, stats: &mut WaitStats) -> bool {
+        for _ in 0..BRIEF_UNITS {
+            pause_units(1);
+            stats.polls += 1;
+            if self.line.load(Ordering::Relaxed) as u16 != 0 {
+                return false;
+            }
+            if self.owner.load(Ordering::Relaxed) == FREE && self.raw_try_lock() {
+                return true;
+            }
+        }
+        false
     }
 
     /// One turn in the line of spinners, with what the mechanism did.
