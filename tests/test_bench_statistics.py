@@ -106,12 +106,12 @@ def test_noise_levels() -> None:
 
 def test_noise_counters_are_read_from_the_system(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/stat").write_text("cpu  1 2 3 4 5 6 7 250 0 0\ncpu0 0\n")
+    (tmp_path / "proc/stat").write_text("cpu  1 2 3 4 5 6 7 250 0 0\ncpu0 0\ncpu1 0\nintr 1\n")
     (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
     (tmp_path / "sys/fs/cgroup/cpu.stat").write_text("usage_usec 5\nthrottled_usec 1500000\n")
     found = noise.sample(tmp_path)
     assert found.steal_s == pytest.approx(2.5)
-    assert found.busy_s == pytest.approx((1 + 2 + 3 + 6 + 7) / os.sysconf("SC_CLK_TCK"))
+    assert found.busy_s == pytest.approx(found.clock_s * 2 - (4 + 5 + 250) / os.sysconf("SC_CLK_TCK"))
     assert found.throttled_s == 1.5
     nothing = noise.sample(tmp_path / "nowhere")
     assert (nothing.steal_s, nothing.throttled_s, nothing.busy_s) == (None, None, None)

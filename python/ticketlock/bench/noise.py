@@ -34,8 +34,9 @@ def sample(root: Path = Path("/")) -> Sample:
         load: float | None = os.getloadavg()[0]
     except (AttributeError, OSError):
         load = None
-    busy, steal = _taken(root / "proc/stat")
-    return Sample(time.monotonic(), load, steal, _throttled(root / "sys/fs/cgroup/cpu.stat"), busy)
+    clock = time.monotonic()
+    busy, steal = _taken(root / "proc/stat", clock)
+    return Sample(clock, load, steal, _throttled(root / "sys/fs/cgroup/cpu.stat"), busy)
 
 
 def verdict(before: Sample, after: Sample, usable_cpus: int) -> dict[str, Any]:
@@ -68,14 +69,18 @@ def _grown(before: float | None, after: float | None) -> float | None:
     return None if before is None or after is None else max(0.0, after - before)
 
 
-def _taken(path: Path) -> tuple[float | None, float | None]:
-    """CPU time of all processes and the kernel, and CPU time that the hypervisor gave to others."""
+def _taken(path: Path, clock_s: float) -> tuple[float | None, float | None]:
+    """CPU time of all processes and the kernel up to a constant, and CPU time that the hypervisor gave to others.
+
+    The former is what is neither idle nor stolen: the kernel measures idle time, but samples what runs at its tick, which is
+    when threads wake that sleep with a timer.
+    """
     try:
-        fields = [int(field) for field in path.read_text().split("\n", 1)[0].split()[1:]]
-        user, nice, system, _, _, irq, softirq, steal = fields[:8]
+        total, *each = [line.split() for line in path.read_text().split("\n") if line.startswith("cpu")]
+        idle, iowait, steal = int(total[4]), int(total[5]), int(total[8])
         tick = os.sysconf("SC_CLK_TCK")
-        return (user + nice + system + irq + softirq) / tick, steal / tick
-    except (OSError, ValueError):
+        return clock_s * len(each) - (idle + iowait + steal) / tick, steal / tick
+    except (OSError, ValueError, IndexError):
         return None, None
 
 

@@ -151,22 +151,28 @@ pub(crate) fn taken(cpus: &[usize]) -> Option<Taken> {
     if !cfg!(target_os = "linux") {
         return None;
     }
-    taken_in(&std::fs::read_to_string("/proc/stat").ok()?, cpus)
+    let now_s = ticketlock::machine::clock::now_ns() as f64 * 1e-9;
+    taken_in(&std::fs::read_to_string("/proc/stat").ok()?, cpus, now_s)
 }
 
-/// Sums over the lines asked for, in hundredths of a second: the kernel's fixed unit towards user space. Fields after the
-/// label: user, nice, system, idle, iowait, irq, softirq, steal.
-fn taken_in(stat: &str, cpus: &[usize]) -> Option<Taken> {
+/// Sums over the lines asked for, at `now_s` of a monotonic clock. Counted in hundredths of a second, the kernel's fixed unit
+/// towards user space. Fields after the label: user, nice, system, idle, iowait, irq, softirq, steal.
+///
+/// Busy, up to a constant, is what is neither idle nor stolen: the kernel measures idle time, but samples what runs at its
+/// tick, which is when threads wake that sleep with a timer.
+fn taken_in(stat: &str, cpus: &[usize], now_s: f64) -> Option<Taken> {
     let ticks = |label: &str| {
         let line = stat.lines().find(|line| line.split_whitespace().next() == Some(label))?;
         let fields: Vec<u64> = line.split_whitespace().skip(1).map_while(|field| field.parse().ok()).collect();
-        let [user, nice, system, _, _, irq, softirq, steal, ..] = fields[..] else { return None };
-        Some([user + nice + system + irq + softirq, steal])
+        let [_, _, _, idle, iowait, _, _, steal, ..] = fields[..] else { return None };
+        Some([idle + iowait + steal, steal])
     };
     let lines: Option<Vec<[u64; 2]>> =
         if cpus.is_empty() { Some(vec![ticks("cpu")?]) } else { cpus.iter().map(|cpu| ticks(&format!("cpu{cpu}"))).collect() };
-    let sum = |which: usize| lines.iter().flatten().map(|line| line[which] as f64 / 100.0).sum();
-    lines.as_ref().map(|_| Taken { busy_s: sum(0), steal_s: sum(1) })
+    let is_cpu = |line: &&str| line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let count = if cpus.is_empty() { stat.lines().filter(is_cpu).count() } else { cpus.len() };
+    let sum = |which: usize| lines.iter().flatten().map(|line| line[which] as f64 / 100.0).sum::<f64>();
+    lines.as_ref().map(|_| Taken { busy_s: now_s * count as f64 - sum(0), steal_s: sum(1) })
 }
 
 #[cfg(test)]
@@ -184,12 +190,13 @@ mod tests {
     #[test]
     fn busy_and_stolen_time_is_summed_over_the_cpus_asked_for() {
         let stat = "cpu  100 200 300 400 500 600 700 800 0 0\ncpu0 1 2 3 4 5 6 7 30 0 0\ncpu1 1 1 1 1 1 1 1 50 0 0\nintr 5\n";
-        assert_eq!(taken_in(stat, &[]), Some(Taken { busy_s: 19.0, steal_s: 8.0 }));
-        assert_eq!(taken_in(stat, &[1]), Some(Taken { busy_s: 0.05, steal_s: 0.5 }));
-        let both = taken_in(stat, &[0, 1]).unwrap();
-        assert!((both.busy_s - 0.24).abs() < 1e-9 && (both.steal_s - 0.8).abs() < 1e-9, "{both:?}");
-        assert_eq!((taken_in(stat, &[2]), taken_in(stat, &[0, 2]), taken_in("", &[])), (None, None, None));
-        assert_eq!(taken_in("cpu 1 2 3\n", &[]), None);
+        let of = |cpus: &[usize]| taken_in(stat, cpus, 100.0).map(|taken| (taken.busy_s, taken.steal_s));
+        assert_eq!(of(&[]), Some((200.0 - 17.0, 8.0)));
+        assert_eq!(of(&[1]), Some((100.0 - 0.52, 0.5)));
+        let both = of(&[0, 1]).unwrap();
+        assert!((both.0 - (200.0 - 0.91)).abs() < 1e-9 && (both.1 - 0.8).abs() < 1e-9, "{both:?}");
+        assert_eq!((of(&[2]), of(&[0, 2]), taken_in("", &[], 1.0)), (None, None, None));
+        assert_eq!(taken_in("cpu 1 2 3\n", &[], 1.0), None);
         let (later, earlier) = (Taken { busy_s: 3.0, steal_s: 1.0 }, Taken { busy_s: 1.0, steal_s: 2.0 });
         assert_eq!(later - earlier, Taken { busy_s: 2.0, steal_s: 0.0 });
     }
