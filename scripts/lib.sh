@@ -295,6 +295,11 @@ PY
   )
 }
 
+# CPython's own tests, which are run on our locks. Without them their tests are skipped, unless TICKETLOCK_TEST_PACKAGE is
+# `required`. Debian packages them apart from its interpreter.
+has_test_package() { "$1" -I -c 'import test.lock_tests' >/dev/null 2>&1; }
+debian_test_package() { "$1" -I -c 'import sys; print("libpython%d.%d-testsuite" % sys.version_info[:2])'; }
+
 # `run_pytest PYTHON TESTS...`: with the project's settings, wherever the current folder is. A test that hangs dumps
 # all stacks and fails; a run that collects nothing fails (pytest's exit code 5).
 run_pytest() {

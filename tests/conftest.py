@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,3 +95,23 @@ def command(*arguments: str, program: list[str] = FAKE, **changes: str | None) -
 @pytest.fixture
 def scripted() -> type[ScriptedEngine]:
     return ScriptedEngine
+
+
+@pytest.fixture(scope="session")
+def standard_test_package() -> None:
+    """CPython's `test` package, which some distributions split off.
+
+    Without it the test is skipped, or fails if TICKETLOCK_TEST_PACKAGE says `required`: where the project's own scripts see
+    to it that it is there, its tests must not be lost in silence.
+    """
+    try:
+        there = importlib.util.find_spec("test.lock_tests") is not None
+    except ModuleNotFoundError:
+        there = False
+    if there:
+        return
+    version = sysconfig.get_python_version()
+    why = f"this interpreter has no `test` package (on Debian: apt-get install libpython{version}-testsuite)"
+    if os.environ.get("TICKETLOCK_TEST_PACKAGE") == "required":
+        pytest.fail(why)
+    pytest.skip(why)

@@ -40,4 +40,5 @@ import ticketlock._lab
 assert not sys._is_gil_enabled(), "importing ticketlock turned the GIL on"
 print(f"the GIL stays off: Python {sys.version}")
 PY
-run_pytest "$venv/bin/python" "$ROOT/tests"
+# The interpreter was built with CPython's own tests beside it.
+TICKETLOCK_TEST_PACKAGE=required run_pytest "$venv/bin/python" "$ROOT/tests"

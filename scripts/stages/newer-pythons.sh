@@ -35,7 +35,7 @@ inside() {
     mount -t proc proc "$root/proc"
     mount --rbind /dev "$root/dev"
     mount --rbind /sys "$root/sys"
-    exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "$@"
+    exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TICKETLOCK_TEST_PACKAGE=required "$@"
   ' inside "$debian" "$@"
 }
 inside true || skip "this machine does not let root mount inside a namespace"
@@ -68,4 +68,5 @@ rm -rf -- "$debian/abi3t"
 run inside sh -ec '"$1" -m pip install --quiet --no-index --no-deps --force-reinstall /abi3t/ticketlock-*-cp315-abi3.abi3t-*.whl' \
   install /venv3.15/bin/python
 run inside /venv3.15/bin/python -m pytest -c /checkout/pyproject.toml --rootdir /checkout -p no:cacheprovider \
-  /checkout/tests/test_ticketlock.py /checkout/tests/test_lab.py /checkout/tests/test_bench_native.py
+  /checkout/tests/test_ticketlock.py /checkout/tests/test_lab.py /checkout/tests/test_bench_native.py \
+  /checkout/tests/test_cpython_lock_tests.py /checkout/tests/test_lock_reports.py /checkout/tests/test_lock_stress.py
