@@ -23,7 +23,15 @@ BEGIN = "<!-- figures: begin (scripts/readme_figures.py) -->"
 END = "<!-- figures: end -->"
 
 COMMANDS = {
-    "uncontended": "bench uncontended --locks ticket,auto,mcs,std,parking_lot,pthread --rounds 31",
+    "uncontended": "bench uncontended --locks lock,ticket,auto,mcs,std,parking_lot,pthread --rounds 31",
+    "python-pair": "bench uncontended --driver python --locks threading.Lock,lock,threading.RLock,rlock",
+    "oversubscribed": "bench oversubscribed --threads 8,32 --rounds 7 "
+    "--locks lock,lock:throughput,lock:strict,std,parking_lot,pthread",
+    "two-short": "bench oversubscribed --threads 2 --hold 80 --think 800 --seconds 0.2 --rounds 31 --aa lock "
+    "--locks lock,std,parking_lot,pthread",
+    "two-long": "bench oversubscribed --threads 2 --hold 800 --think 800 --seconds 0.2 --rounds 31 --aa lock "
+    "--locks lock,std,parking_lot,pthread",
+    "python": "bench oversubscribed --driver python --threads 2,8,32 --locks threading.Lock,lock,lock:throughput,lock:strict",
     "semaphore": "bench semaphore --threads 1,2 --locks ticket,auto,std,parking_lot,pthread --rounds 21",
     "fairness": "bench fairness --locks ticket,auto,tas-retest,tas-retry,std,parking_lot --rounds 7",
     "phantom": "bench phantom --cap 16000 --locks ticket,proportional:50,auto --rounds 15",
@@ -79,6 +87,78 @@ def by_lock(cells: list[dict[str, Any]], threads: int | None = None) -> dict[str
     return {cell["lock"]: cell for cell in cells if threads is None or cell["threads"] == threads}
 
 
+def longest(cell: dict[str, Any], which: str) -> str:
+    found = cell["extra"].get("longest_wait_ns")
+    return number(found and found[which] / 1e6, ".1f")
+
+
+def over(cell: dict[str, Any], peer: dict[str, Any]) -> str:
+    return number(ratio(cell, peer, "throughput_per_s"))
+
+
+def contended() -> list[str]:
+    """The default lock, natively and from Python."""
+    out = ["More threads than CPUs (2), hold 400 ns, think 80 ns, native; throughput against `std`:", ""]
+    rows = []
+    for threads in (8, 32):
+        cells = by_lock(document("oversubscribed")["cells"], threads)
+        for lock, cell in cells.items():
+            monopoly = cell["monopoly_ns"] and cell["monopoly_ns"]["p50"] / 1e6
+            rows.append(
+                [
+                    f"`{lock}`, {threads} threads",
+                    over(cell, cells["std"]),
+                    number(cell["cpu_s_per_million"]),
+                    longest(cell, "median"),
+                    longest(cell, "max"),
+                    number(monopoly, ".1f"),
+                    number(cell["jain"]),
+                ]
+            )
+    out += table(" lock | throughput | CPU s per million | longest wait, ms: median | max | monopoly, ms | Jain ", rows)
+    out += ["Two threads with a CPU each, throughput against `std` (`lock` twice, to show what the run cannot tell apart):", ""]
+    short, long = (list(document(name)["cells"]) for name in ("two-short", "two-long"))
+    std_short, std_long = (next(cell for cell in cells if cell["lock"] == "std") for cells in (short, long))
+    out += table(
+        " lock | hold 80 ns, think 800 ns | hold 800 ns, think 800 ns ",
+        [[f"`{a['lock']}`", over(a, std_short), over(b, std_long)] for a, b in zip(short, long, strict=True)],
+    )
+    out += [
+        "Python, `acquire()` and `release()`, and `with`, uncontended, empty loop subtracted, against the standard locks:",
+        "",
+    ]
+    pairs = by_lock(document("python-pair")["cells"])
+    standard = {"lock": "threading.Lock", "rlock": "threading.RLock"}
+    out += table(
+        " lock | ns a pair | ns a `with` | pair against standard | `with` against standard ",
+        [
+            [
+                f"`{lock}`",
+                number(cell["pair_ns"]["net"], ".0f"),
+                number(cell["extra"]["with_net_ns"], ".0f"),
+                number(ratio(cell, pairs[standard.get(lock, lock)], "pair_net_ns")),
+                number(ratio(cell, pairs[standard.get(lock, lock)], "with_net_ns")),
+            ]
+            for lock, cell in pairs.items()
+        ],
+    )
+    out += ["Python threads on one counter, 100 ns of work outside; throughput against `threading.Lock`:", ""]
+    rows = []
+    for threads in (2, 8, 32):
+        cells = by_lock(document("python")["cells"], threads)
+        for lock, cell in cells.items():
+            rows.append(
+                [
+                    f"`{lock}`, {threads} threads",
+                    over(cell, cells["threading.Lock"]),
+                    longest(cell, "median"),
+                    number(cell["cpu_s_per_million"]),
+                ]
+            )
+    out += table(" lock | throughput | longest wait, ms: median | CPU s per million ", rows)
+    return out
+
+
 def figures() -> list[str]:
     out: list[str] = []
     cells = by_lock(document("uncontended")["cells"])
@@ -88,6 +168,7 @@ def figures() -> list[str]:
         " lock | ns a pair | against `std` ",
         [[f"`{lock}`", number(ns, ".1f"), number(ratio(cells[lock], cells["std"], "pair_net_ns"))] for lock, ns in pairs.items()],
     )
+    out += contended()
     out += ["The semaphore test of the kernel series, threads that have a CPU each (throughput against `ticket`):", ""]
     cells_1, cells_2 = (by_lock(document("semaphore")["cells"], threads) for threads in (1, 2))
     out += table(

@@ -6,13 +6,13 @@ The program behind it is lock_stress.py, in a process of its own: it forks, hand
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
-from pathlib import Path
 
+import lock_stress
 import pytest
 
-PROGRAM = Path(__file__).parent / "lock_stress.py"
 DEFAULT_S = 3.0
 SECONDS = float(os.environ.get("TICKETLOCK_STRESS_SECONDS", DEFAULT_S))
 # In the default time.
@@ -25,13 +25,11 @@ FEWEST_OF_RLOCK = {"reentries": 100}
 # Twice what the program may take before its watchdog strikes: it is to be the first.
 GRACE_S = 120
 
-KINDS = ["Lock", "Lock-throughput", "Lock-strict", "RLock"]
-
 
 def stress(what, kind, amount, capsys):
     seed = random.randrange(1_000_000)
     done = subprocess.run(
-        [sys.executable, PROGRAM, what, kind, str(amount), str(seed)],
+        [sys.executable, lock_stress.__file__, what, kind, str(amount), str(seed)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -46,12 +44,14 @@ def stress(what, kind, amount, capsys):
 
 
 @pytest.mark.timeout(SECONDS * 10 + GRACE_S + 30)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", lock_stress.KINDS)
 def test_everything_at_once(kind, capsys):
     counts = stress("all", kind, SECONDS, capsys)
     fewest = dict(FEWEST)
-    if hasattr(os, "fork"):
-        fewest |= FEWEST_WITH_SIGNALS | FEWEST_WITH_FORKS
+    if hasattr(signal, "setitimer"):
+        fewest |= FEWEST_WITH_SIGNALS
+    if lock_stress.FORKS:
+        fewest |= FEWEST_WITH_FORKS
     if kind == "RLock":
         fewest |= FEWEST_OF_RLOCK
     few = {
@@ -61,6 +61,6 @@ def test_everything_at_once(kind, capsys):
 
 
 @pytest.mark.timeout(SECONDS * 10 + GRACE_S + 30)
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "RLock"])
+@pytest.mark.parametrize("kind", [kind for kind in lock_stress.KINDS if kind != "RLock"])
 def test_two_racing_releases_give_exactly_one_error(kind, capsys):
     stress("releases", kind, max(1, round(DOUBLE_RELEASES * SECONDS / DEFAULT_S)), capsys)
