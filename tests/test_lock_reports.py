@@ -392,17 +392,24 @@ time.sleep(0.1)
 
 
 @pytest.mark.parametrize("kind", ["Lock", "RLock"])
-def test_a_finalizer_at_exit_may_wait_for_a_while(kind):
-    """python/cpython#135991 (PR): a finalizer waits for a lock whose owner is gone."""
+@pytest.mark.parametrize(
+    ("timeout", "answer"), [("timeout=0.2", "False"), ("", "cannot acquire lock at interpreter finalization")]
+)
+def test_a_finalizer_at_exit_does_not_wait_for_ever(kind, timeout, answer):
+    """python/cpython#135991 (PR): a finalizer waits for a lock whose owner is gone, and the process with it."""
     source = f"""
 import os, sys, threading, time
 from ticketlock import {kind}
 lock = {kind}()
 held = threading.Event()
 class Finalized:
-    def __del__(self, acquire=lock.acquire, write=os.write):
-        write(1, b"begins ")
-        write(1, str(acquire(timeout=0.2)).encode())
+    def __del__(self, acquire=lock.acquire, write=os.write, error=RuntimeError):
+        write(1, b"begins, ")
+        try:
+            answer = acquire({timeout})
+        except error as told:  # PythonFinalizationError where there is one
+            answer = told
+        write(1, str(answer).encode())
 def hold():
     lock.acquire()
     held.set()
@@ -411,7 +418,7 @@ threading.Thread(target=hold, daemon=True).start()
 held.wait()
 sys.finalized = Finalized()  # among the last things to go
 """
-    assert python(source) == "begins False"
+    assert python(source) == f"begins, {answer}"
 
 
 # --- fork ----------------------------------------------------------------------------------------------------------------
