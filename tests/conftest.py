@@ -1,4 +1,4 @@
-"""Shared by the tests: the scripted engine, the command as a subprocess, and a terminal to run it in."""
+"""Shared by the tests: a lock of each kind, the scripted engine, the command as a subprocess, and a terminal to run it in."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import fake_lab
 import pytest
+from kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ticketlock import Lock, RLock
 
 FAKE = [sys.executable, str(Path(__file__).parent / "fake_lab.py")]
 REAL = [sys.executable, "-m", "ticketlock"]
@@ -90,6 +93,11 @@ def command(*arguments: str, program: list[str] = FAKE, **changes: str | None) -
     return subprocess.run(
         [*program, *arguments], env=environment(**changes), stdin=subprocess.DEVNULL, capture_output=True, timeout=50
     )
+
+
+@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
+def lock(request: pytest.FixtureRequest) -> Lock | RLock:
+    return request.param()
 
 
 @pytest.fixture

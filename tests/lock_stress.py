@@ -22,14 +22,8 @@ from collections import Counter
 from contextlib import contextmanager
 
 import watchdog
-from ticketlock import Lock, RLock
+from kinds import KINDS
 
-KINDS = {
-    "Lock": Lock,
-    "Lock-throughput": lambda: Lock(fairness="throughput"),
-    "Lock-strict": lambda: Lock(fairness="strict"),
-    "RLock": RLock,
-}
 # A free-threaded CPython 3.13 that forks while other threads run dies in its own semaphores or stands still, with its own
 # locks too, about once in some thousand forks; newer ones were not at hand. The forks of test_lock_reports.py are few and calm.
 FORKS = hasattr(os, "fork") and not sysconfig.get_config_var("Py_GIL_DISABLED")

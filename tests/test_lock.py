@@ -1,7 +1,6 @@
 """The contract that Lock shares with threading.Lock: shape, arguments, messages, release, counts."""
 
 import copy
-import ctypes
 import gc
 import inspect
 import pickle
@@ -13,19 +12,16 @@ import weakref
 from decimal import Decimal
 from fractions import Fraction
 
+import contract
 import pytest
 import ticketlock
-from threads import FREE_THREADED, JOIN_S, Holder, in_forked_child, join, needs_fork, python, run_together, spawn
+from contract import Untrue
+from threads import Holder, in_forked_child, join, needs_fork, python, run_together, spawn
 from ticketlock import Lock, LockLike, RLock, TicketLock
 
 KINDS = [Lock, RLock]
 FAIRNESS = ["throughput", "balanced", "strict"]
 STATS = {"acquisitions", "contended", "wait_ns_sum", "wait_ns_max", "wait_ns_log2", "parks", "timeouts", "hand_overs"}
-
-
-class Untrue:
-    def __bool__(self):
-        raise ZeroDivisionError
 
 
 class Index:
@@ -381,12 +377,9 @@ def test_a_timeout_above_the_standard_ones_is_refused():
 
 
 def test_no_keywords_may_also_be_an_empty_tuple():
-    call = ctypes.pythonapi.PyObject_Vectorcall
-    call.restype = ctypes.py_object
-    call.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_size_t, ctypes.py_object]
     for kind in KINDS:
         lock = kind()
-        assert call(lock.acquire, None, 0, ()) is True
+        assert contract.called_with_empty_keywords(lock.acquire) is True
         assert lock.locked()
 
 
@@ -412,50 +405,11 @@ def test_another_thread_may_release():
 
 def test_two_racing_releases_give_exactly_one_error():
     lock = Lock()
-    rounds = 2000
-    start = threading.Barrier(2)
-    errors = [0, 0]
-
-    def release(me):
-        for _ in range(rounds):
-            if me == 0:
-                lock.acquire()
-            start.wait(JOIN_S)
-            try:
-                lock.release()
-            except RuntimeError:
-                errors[me] += 1
-            start.wait(JOIN_S)
-
-    run_together(2, release)
-    assert sum(errors) == rounds
-    assert lock.stats()["acquisitions"] == rounds
-    assert not lock.locked()
+    assert contract.check_racing_releases(lock) == lock.stats()["acquisitions"]
 
 
 def test_every_acquisition_is_released_once():
-    """One thread takes and releases, another only releases: whoever comes second must be told."""
-    lock = Lock()
-    stop = time.monotonic() + (3 if FREE_THREADED else 0.3)
-    taken = 0
-    releases = [0, 0]
-
-    def release(me):
-        nonlocal taken
-        acquire, release = lock.acquire, lock.release
-        while time.monotonic() < stop:
-            for _ in range(100):
-                if me == 0 and acquire(False):
-                    taken += 1
-                try:
-                    release()
-                    releases[me] += 1
-                except RuntimeError:
-                    pass
-
-    run_together(2, release)
-    assert taken > 100
-    assert sum(releases) + lock.locked() == taken
+    contract.check_every_acquisition_is_released_once(Lock())
 
 
 # --- counts --------------------------------------------------------------------------------------------------------------

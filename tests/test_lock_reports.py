@@ -18,22 +18,9 @@ import weakref
 
 import pytest
 import threads
+from kinds import KINDS
 from threads import FREE_THREADED, JOIN_S, Holder, alarm, join, needs_fork, needs_timers, python, raise_interrupt, spawn
 from ticketlock import Lock, RLock
-
-# Every kind of lock that promises the same about waiting.
-KINDS = {
-    "Lock": Lock,
-    "Lock-throughput": lambda: Lock(fairness="throughput"),
-    "Lock-strict": lambda: Lock(fairness="strict"),
-    "RLock": RLock,
-}
-
-
-@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
-def lock(request):
-    return request.param()
-
 
 # --- signals -------------------------------------------------------------------------------------------------------------
 
@@ -538,5 +525,7 @@ def test_subinterpreters_have_locks_too():
 
 def test_the_import_leaves_the_gil_off():
     """scoder/fastrlock#19, cupy/cupy#8998, PyO3/maturin#2772: the import switches the GIL on, with a warning at best."""
-    shown = python("import sys, ticketlock; print(getattr(sys, '_is_gil_enabled', lambda: True)())", "-W", "error")
+    shown = python(
+        "import sys, ticketlock; ticketlock.RLock(); print(getattr(sys, '_is_gil_enabled', lambda: True)())", "-W", "error"
+    )
     assert shown == str(not FREE_THREADED)

@@ -9,9 +9,9 @@ import sys
 import threading
 import time
 
+import contract
 import pytest
 from threads import (
-    FREE_THREADED,
     JOIN_S,
     Holder,
     alarm,
@@ -27,44 +27,15 @@ from threads import (
 from ticketlock import Lock, RLock
 
 KINDS = [Lock, RLock]
-ALL = {
-    "Lock": Lock,
-    "Lock-throughput": lambda: Lock(fairness="throughput"),
-    "Lock-strict": lambda: Lock(fairness="strict"),
-    "RLock": RLock,
-}
 # A waiter that has gone to sleep: it does so within a few microseconds once it runs.
 ASLEEP_S = 0.05
-
-
-@pytest.fixture(params=ALL.values(), ids=ALL.keys())
-def lock(request):
-    return request.param()
 
 
 # --- threads -------------------------------------------------------------------------------------------------------------
 
 
 def test_exclusion(lock):
-    threads, turns = 4, 500
-    inside = []
-    total = 0
-
-    def work(me):
-        nonlocal total
-        for turn in range(turns):
-            with lock:
-                inside.append(me)
-                seen = total
-                if turn % 50 == 0:
-                    time.sleep(0)  # lets others run while the lock is held
-                total = seen + 1
-                assert inside == [me]
-                inside.pop()
-
-    run_together(threads, work)
-    assert total == threads * turns
-    assert lock.stats()["acquisitions"] == threads * turns
+    assert contract.check_exclusion(lock) == lock.stats()["acquisitions"]
     assert not lock.locked()
 
 
@@ -410,11 +381,6 @@ for thread in threads:
 def test_threads_of_several_interpreters_with_a_gil_each():
     pytest.importorskip("_interpreters")
     assert python(THREADS_IN_SUBINTERPRETER).split() == ["ok"] * 2
-
-
-@pytest.mark.skipif(not FREE_THREADED, reason="has a GIL")
-def test_import_leaves_the_gil_off():
-    assert python("import sys, ticketlock; ticketlock.RLock(); print(sys._is_gil_enabled())") == "False"
 
 
 # --- the end -------------------------------------------------------------------------------------------------------------

@@ -1,41 +1,24 @@
 """The contract of the Python TicketLock: what threading.Lock promises, and what a strict ticket lock adds and cannot do."""
 
 import copy
-import ctypes
 import gc
 import inspect
-import os
 import pickle
 import re
-import signal
-import subprocess
 import sys
-import sysconfig
 import threading
 import time
 import weakref
 from contextlib import contextmanager
 
+import contract
 import pytest
 import ticketlock
+from threads import FREE_THREADED, JOIN_S, Holder, alarm, in_forked_child, join, needs_fork, needs_timers, python, spawn
 from ticketlock import TicketLock, _core, _lab
 
-FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 BACKOFFS = ["none", "proportional:50", "proportional-v1:50", "auto", "auto-shared", "auto-v1:2", "auto-v1:2.7"]
-JOIN_S = 30
 LARGEST_DELAY = _lab.machine()["delay_cap"] * (1 + 36 / 256)  # one step of growth from just below the cap
-
-
-def spawn(target, *args):
-    thread = threading.Thread(target=target, args=args, daemon=True)
-    thread.start()
-    return thread
-
-
-def join(threads):
-    for thread in threads:
-        thread.join(JOIN_S)
-    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
 
 
 @contextmanager
@@ -63,14 +46,6 @@ def queue_up(lock, target, *args):
         assert ready.wait(JOIN_S)
         time.sleep(0.05 if FREE_THREADED else 0.005)
     return thread
-
-
-def python(source, **kwargs):
-    """Run `source` in a fresh interpreter; return what it wrote."""
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=50, **kwargs)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == "", done.stderr
-    return done.stdout.strip()
 
 
 # --- shape ---------------------------------------------------------------------------------------------------------------
@@ -273,11 +248,6 @@ def test_true_values_block():
         lock.release()
 
 
-class Untrue:
-    def __bool__(self):
-        raise ZeroDivisionError
-
-
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
@@ -297,18 +267,15 @@ def test_other_arguments_are_refused(args, kwargs, message):
 
 
 def test_no_keywords_may_also_be_an_empty_tuple():
-    call = ctypes.pythonapi.PyObject_Vectorcall
-    call.restype = ctypes.py_object
-    call.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_size_t, ctypes.py_object]
     lock = TicketLock()
-    assert call(lock.acquire, None, 0, ()) is True
+    assert contract.called_with_empty_keywords(lock.acquire) is True
     assert lock.locked()
 
 
 def test_an_argument_without_truth():
     lock = TicketLock()
     with pytest.raises(ZeroDivisionError):
-        lock.acquire(Untrue())
+        lock.acquire(contract.Untrue())
     assert not lock.locked()
     assert lock.acquisitions == 0
 
@@ -334,48 +301,12 @@ def test_another_thread_may_release():
 
 def test_two_racing_releases_give_exactly_one_error():
     lock = TicketLock()
-    rounds = 2000
-    start = threading.Barrier(2)
-    errors = [0, 0]
-
-    def release(me):
-        for _ in range(rounds):
-            if me == 0:
-                lock.acquire()
-            start.wait(JOIN_S)
-            try:
-                lock.release()
-            except RuntimeError:
-                errors[me] += 1
-            start.wait(JOIN_S)
-
-    join([spawn(release, 0), spawn(release, 1)])
-    assert sum(errors) == rounds
-    assert lock.acquisitions == rounds
-    assert not lock.locked()
+    assert contract.check_racing_releases(lock) == lock.acquisitions
 
 
 def test_every_acquisition_is_released_once():
-    """One thread takes and releases, another only releases: whoever comes second must be told."""
     lock = TicketLock()
-    stop = time.monotonic() + (3 if FREE_THREADED else 0.3)
-    releases = [0, 0]
-
-    def release(me, takes):
-        try_acquire, release = lock.acquire, lock.release
-        while time.monotonic() < stop:
-            for _ in range(100):
-                if takes:
-                    try_acquire(False)
-                try:
-                    release()
-                    releases[me] += 1
-                except RuntimeError:
-                    pass
-
-    join([spawn(release, 0, True), spawn(release, 1, False)])
-    assert lock.acquisitions > 100
-    assert sum(releases) + lock.locked() == lock.acquisitions
+    assert contract.check_every_acquisition_is_released_once(lock) == lock.acquisitions
 
 
 # --- contention ----------------------------------------------------------------------------------------------------------
@@ -384,25 +315,7 @@ def test_every_acquisition_is_released_once():
 @pytest.mark.parametrize("backoff", BACKOFFS)
 def test_exclusion_and_exact_counts(backoff):
     lock = TicketLock(backoff)
-    threads, turns = 4, 500
-    inside = []
-    total = 0
-
-    def work(me):
-        nonlocal total
-        for turn in range(turns):
-            with lock:
-                inside.append(me)
-                seen = total
-                if turn % 50 == 0:
-                    time.sleep(0)  # lets others run while the lock is held
-                total = seen + 1
-                assert inside == [me]
-                inside.pop()
-
-    join([spawn(work, me) for me in range(threads)])
-    assert total == threads * turns
-    assert lock.acquisitions == threads * turns
+    assert contract.check_exclusion(lock) == lock.acquisitions
 
 
 def test_waiters_are_served_in_order():
@@ -434,40 +347,25 @@ def test_a_waiter_is_detached():
     assert lock.locked()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@needs_fork
 def test_fork_with_a_waiter_and_reinit():
     lock = TicketLock()
     lock.acquire()
     waiter = queue_up(lock, lock.acquire)
-    child = os.fork()
-    if child == 0:
+
+    def body():
         # The waiter does not exist here, but its ticket does.
-        status = 1
-        try:
-            lock._at_fork_reinit()
-            if not lock.locked() and lock.acquire(False) and not lock.acquire(False):
-                lock.release()
-                with lock:
-                    status = 0
-        finally:
-            os._exit(status)
-    assert wait_for(child) == 0
+        lock._at_fork_reinit()
+        assert not lock.locked()
+        assert lock.acquire(False)
+        assert not lock.acquire(False)
+        lock.release()
+        with lock:
+            pass
+
+    in_forked_child(body)
     lock.release()
     join([waiter])
-
-
-def wait_for(child):
-    """Exit status of a forked child that must end by itself."""
-    deadline = time.monotonic() + JOIN_S
-    while time.monotonic() < deadline:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.01)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    pytest.fail("the child hangs")
 
 
 def test_reinit_keeps_identity_and_count():
@@ -481,32 +379,17 @@ def test_reinit_keeps_identity_and_count():
         pass
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers that signal")
+@needs_timers
 def test_a_signal_is_handled_after_the_grant():
     lock = TicketLock()
-    taken = threading.Event()
     handled = []
-
-    def hold():
-        with lock:
-            taken.set()
-            time.sleep(0.4)
-
-    holder = spawn(hold)
-    assert taken.wait(JOIN_S)
-    former = signal.signal(signal.SIGALRM, lambda *_: handled.append(time.monotonic()))
-    try:
+    with Holder(lock, 0.4), alarm(lambda *_: handled.append(time.monotonic()), 0.05):
         start = time.monotonic()
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
         assert lock.acquire()
         assert time.monotonic() - start > 0.2
         for _ in range(1000):
             if handled:
                 break
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, former)
-    join([holder])
     assert handled
     assert handled[0] - start > 0.2, "the handler ran while waiting"
     assert lock.locked()
@@ -523,8 +406,7 @@ for _ in range(4):
 time.sleep(0.1)
 lock.release()
 """
-    for _ in range(3):
-        python(source)
+    python(source, runs=3)
 
 
 # --- interpreters --------------------------------------------------------------------------------------------------------

@@ -130,6 +130,12 @@ class Engine(Protocol):
         ...
 
 
+def driver_of(engine: Engine) -> str:
+    """The driver of an engine; one that does not say runs native threads."""
+    driver: str = getattr(engine, "driver", "native")
+    return driver
+
+
 def engine_for(driver: str) -> Engine:
     """The engine of a driver."""
     if values.choice("driver", driver, DRIVERS) == "python":

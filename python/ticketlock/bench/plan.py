@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import values
-from .engine import Engine, Mode, RoundSpec
+from .engine import Engine, Mode, RoundSpec, driver_of
 from .presets import PHANTOM_LINE, Preset, presets_of
 from .topology import PIN_POLICIES, Cpu, placement, read, siblings
 from .values import BadValueError
@@ -98,7 +98,7 @@ class Pass:
 
 def make(preset: str, options: Options, engine: Engine, cpus: Sequence[Cpu] | None = None) -> Plan:
     """Check every option and lay out the cells; `BadValueError` before anything has run."""
-    driver = getattr(engine, "driver", "native")
+    driver = driver_of(engine)
     presets = presets_of(driver)
     chosen = presets[values.choice("preset", preset, presets)]
     _refuse_foreign(chosen, options, presets)
@@ -200,7 +200,7 @@ def _cells(preset: Preset, options: Options, engine: Engine, topology: Sequence[
     )
     line = PHANTOM_LINE if options.line is None else values.count("line", options.line, 1, values.MAX_LINE, "tickets")
     cells = []
-    for threads, label, cpus in _loads(preset, options, topology, usable, getattr(engine, "driver", "native")):
+    for threads, label, cpus in _loads(preset, options, topology, usable, driver_of(engine)):
         for lock, cap, again in _locks(preset, options, engine):
             cells.append(
                 PlannedCell(

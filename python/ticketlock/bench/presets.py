@@ -23,16 +23,16 @@ class Preset:
     summary: str
     locks: tuple[str, ...]
     reference: str
-    threads: tuple[int, ...]
-    threads_allowed: tuple[int, int] | None
-    hold_ns: int
-    think_ns: int
     seconds: float
-    iterations: int | None
     rounds: int
-    waits_every: int
     takes: frozenset[str]
+    threads: tuple[int, ...] = ()
     multiples: tuple[int, ...] = ()
+    threads_allowed: tuple[int, int] | None = None
+    hold_ns: int = 0
+    think_ns: int = 0
+    iterations: int | None = None
+    waits_every: int = 0
 
 
 # Hold and think of `semaphore` are those that the simulator's 24-CPU semaphore program was fitted with, so that a
@@ -44,11 +44,9 @@ SEMAPHORE = Preset(
     locks=("lock", "ticket", "proportional:50", "auto", "mcs", "tas-retry", "std", "parking_lot", "pthread"),
     reference="ticket",
     threads=(1, 2, 4, 8, 16, 24),
-    threads_allowed=None,
     hold_ns=167,
     think_ns=209,
     seconds=0.15,
-    iterations=None,
     rounds=5,
     waits_every=2,
     takes=frozenset({"threads", "hold", "think", "iterations", "lock_count", "cap"}),
@@ -61,12 +59,8 @@ UNCONTENDED = Preset(
     reference="std",
     threads=(1,),
     threads_allowed=(1, 1),
-    hold_ns=0,
-    think_ns=0,
     seconds=0.1,
-    iterations=None,
     rounds=15,
-    waits_every=0,
     takes=frozenset({"lock_count"}),
 )
 
@@ -80,7 +74,6 @@ FAIRNESS = Preset(
     threads=(2,),
     threads_allowed=(2, 1024),
     hold_ns=100,
-    think_ns=0,
     seconds=60.0,
     iterations=1_000_000,
     rounds=5,
@@ -95,12 +88,8 @@ PHANTOM = Preset(
     reference="ticket",
     threads=(2,),
     threads_allowed=(2, 2),
-    hold_ns=0,
-    think_ns=0,
     seconds=0.3,
-    iterations=None,
     rounds=7,
-    waits_every=0,
     takes=frozenset({"cap", "line"}),
 )
 
@@ -112,12 +101,9 @@ OVERSUBSCRIBED = Preset(
     summary="1, 4 and 16 threads a CPU on one lock: throughput, CPU time, the longest waits, who is kept out",
     locks=("lock", "lock:throughput", "lock:strict", "std", "parking_lot", "pthread"),
     reference="std",
-    threads=(),
-    threads_allowed=None,
     hold_ns=400,
     think_ns=80,
     seconds=1.0,
-    iterations=None,
     rounds=15,
     waits_every=1,
     takes=frozenset({"threads", "hold", "think", "iterations"}),
@@ -134,11 +120,8 @@ PYTHON_OVERSUBSCRIBED = Preset(
     locks=("threading.Lock", "threading.RLock", "lock", "lock:throughput", "lock:strict", "rlock"),
     reference="threading.Lock",
     threads=(1, 2, 8, 32),
-    threads_allowed=None,
-    hold_ns=0,
     think_ns=100,
     seconds=0.5,
-    iterations=None,
     rounds=7,
     waits_every=1,
     takes=frozenset({"threads", "hold", "think"}),
@@ -151,12 +134,8 @@ PYTHON_UNCONTENDED = Preset(
     reference="threading.Lock",
     threads=(1,),
     threads_allowed=(1, 1),
-    hold_ns=0,
-    think_ns=0,
     seconds=0.1,
-    iterations=None,
     rounds=15,
-    waits_every=0,
     takes=frozenset(),
 )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ticketlock._observe import describe
 
 from . import noise, plan, summary
-from .engine import Engine, Mode, RoundResult, engine_for
+from .engine import Engine, Mode, RoundResult, driver_of, engine_for
 from .plan import Options, Plan, PlannedCell
 from .presets import default_of
 from .results import Results
@@ -82,7 +82,7 @@ def run(
     Raises `BadValueError` (a ValueError) before anything has run if an option cannot be used.
     """
     chosen = engine or engine_for(driver or "native")
-    name = preset or default_of(getattr(chosen, "driver", "native"))
+    name = preset or default_of(driver_of(chosen))
     options = Options(
         locks=locks,
         threads=threads,
@@ -218,7 +218,7 @@ class _Run:
     def results(self, command: str, before: noise.Sample) -> Results:
         """What has been measured so far."""
         ready = self.plan
-        driver = getattr(self.engine, "driver", "native")
+        driver = driver_of(self.engine)
         return Results(
             preset=ready.preset.name,
             command=command,

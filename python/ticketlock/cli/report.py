@@ -25,6 +25,7 @@ PLOT_ROWS = 15
 PLOT_COLUMNS = 100
 
 Table = Callable[[Results, int, Glyphs], list[Line]]
+Form = Callable[[float | None], str]
 
 
 def lines(results: Results, width: int, glyphs: Glyphs) -> list[Line]:
@@ -168,16 +169,12 @@ def _uncontended(results: Results, width: int, glyphs: Glyphs) -> list[Line]:
     base = _find(results.cells, reference)
     rows: list[Row] = []
     for cell in results.cells:
-        runs = cell.runs_of("pair_net_ns")
-        known_runs = [value for value in runs if value is not None]
-        against = None if base is None or base is cell else compare.ratio(runs, base.runs_of("pair_net_ns"))
         pair = cell.pair_ns
         rows.append(
             (
                 (_marked(cell, None, glyphs) + (f" {glyphs.best}" if cell is leader else ""), _style(cell, leader)),
                 (number(None if pair is None else pair.net), _style(cell, leader)),
-                (_range(min(known_runs, default=None), max(known_runs, default=None), number), "dim"),
-                *_ratio(against),
+                *_over_rounds(cell, base, "pair_net_ns", number),
                 (number(None if pair is None else pair.gross), ""),
                 (number(None if pair is None else pair.loop), ""),
             )
@@ -187,64 +184,17 @@ def _uncontended(results: Results, width: int, glyphs: Glyphs) -> list[Line]:
 
 
 def _python_pairs(results: Results, width: int, glyphs: Glyphs) -> list[Line]:
-    reference = _reference(results)
-    columns = (
-        Column("lock", align="<"),
-        Column("acquire(); release() net ns"),
-        Column("low-high", rank=3),
-        Column(f"x {reference}", rank=1),
-        Column("with net ns"),
-        Column("low-high", rank=4),
-        Column(f"x {reference}", rank=2),
-        Column("empty loop ns", rank=5),
+    figures = (("acquire(); release() net ns", "pair_net_ns", number), ("with net ns", "with_net_ns", number))
+    found = _two_figures(
+        results, width, glyphs, figures, "empty loop ns", lambda cell: None if cell.pair_ns is None else cell.pair_ns.loop
     )
-    base = _find(results.cells, reference)
-    rows: list[Row] = []
-    for cell in results.cells:
-        row: list[Span] = [(_marked(cell, None, glyphs), _style(cell, None))]
-        for name in ("pair_net_ns", "with_net_ns"):
-            runs = cell.runs_of(name)
-            known = [value for value in runs if value is not None]
-            against = None if base is None or base is cell else compare.ratio(runs, base.runs_of(name))
-            row += [
-                (number(cell.extra.get(name)), "bold"),
-                (_range(min(known, default=None), max(known, default=None), number), "dim"),
-                _ratio(against)[0],
-            ]
-        row.append((number(None if cell.pair_ns is None else cell.pair_ns.loop), ""))
-        rows.append(tuple(row))
     note = "What one use costs while nobody competes, the empty loop subtracted; a second thread is alive and asleep."
-    return [*render(columns, rows, width, glyphs), *wrapped(note, width, "dim")]
+    return [*found, *wrapped(note, width, "dim")]
 
 
 def _phantom(results: Results, width: int, glyphs: Glyphs) -> list[Line]:
-    reference = _reference(results)
-    columns = (
-        Column("lock", align="<"),
-        Column("polls per wait"),
-        Column("low-high", rank=3),
-        Column(f"x {reference}", rank=1),
-        Column("holder's section"),
-        Column("low-high", rank=4),
-        Column(f"x {reference}", rank=2),
-        Column("settled delay", rank=5),
-    )
-    base = _find(results.cells, reference)
-    rows: list[Row] = []
-    for cell in results.cells:
-        row: list[Span] = [(_marked(cell, None, glyphs), _style(cell, None))]
-        for name, form in (("polls_per_wait", number), ("holder_section_ns", duration)):
-            runs = cell.runs_of(name)
-            known = [value for value in runs if value is not None]
-            against = None if base is None or base is cell else compare.ratio(runs, base.runs_of(name))
-            row += [
-                (form(cell.extra.get(name)), "bold"),
-                (_range(min(known, default=None), max(known, default=None), form), "dim"),
-            ]
-            row.append(_ratio(against)[0])
-        row.append((number(cell.extra.get("settled_delay")), ""))
-        rows.append(tuple(row))
-    found = render(columns, rows, width, glyphs)
+    figures = (("polls per wait", "polls_per_wait", number), ("holder's section", "holder_section_ns", duration))
+    found = _two_figures(results, width, glyphs, figures, "settled delay", lambda cell: cell.extra.get("settled_delay"))
     line = results.cells[0].params["line"] if results.cells else "?"
     note = f"One thread draws and serves {line} tickets in turn; one real waiter waits through them, polling."
     found += wrapped(note, width, "dim")
@@ -253,6 +203,31 @@ def _phantom(results: Results, width: int, glyphs: Glyphs) -> list[Line]:
         guest = f"Under this hypervisor auto caps its delay at {cap} units; the row with another cap shows what it would do."
         found += wrapped(guest, width, "dim")
     return found
+
+
+def _two_figures(
+    results: Results,
+    width: int,
+    glyphs: Glyphs,
+    figures: Sequence[tuple[str, str, Form]],
+    last: str,
+    last_of: Callable[[Cell], float | None],
+) -> list[Line]:
+    """A table of two figures (title, name, form), each with its range and its ratio to the reference, and of one more number."""
+    reference = _reference(results)
+    columns = [Column("lock", align="<")]
+    for place, (title, _, _) in enumerate(figures):
+        columns += [Column(title), Column("low-high", rank=3 + place), Column(f"x {reference}", rank=1 + place)]
+    columns.append(Column(last, rank=5))
+    base = _find(results.cells, reference)
+    rows: list[Row] = []
+    for cell in results.cells:
+        row: list[Span] = [(_marked(cell, None, glyphs), _style(cell, None))]
+        for _, name, form in figures:
+            low_high, ratio, _ = _over_rounds(cell, base, name, form)
+            row += [(form(cell.extra.get(name)), "bold"), low_high, ratio]
+        rows.append((*row, (number(last_of(cell)), "")))
+    return render(columns, rows, width, glyphs)
 
 
 def _fairness(results: Results, width: int, glyphs: Glyphs) -> list[Line]:
@@ -342,6 +317,14 @@ def _ratio(found: Ratio | None) -> tuple[Span, Span]:
     if found is None:
         return ("", ""), ("", "")
     return (f"{found.median:.2f}", ""), (f"{found.low:.2f}-{found.high:.2f}", "dim")
+
+
+def _over_rounds(cell: Cell, base: Cell | None, name: str, form: Form) -> tuple[Span, Span, Span]:
+    """The range of a figure over rounds, its ratio to another cell's, and the range of that."""
+    runs = cell.runs_of(name)
+    known = [value for value in runs if value is not None]
+    against = None if base is None or base is cell else compare.ratio(runs, base.runs_of(name))
+    return (_range(min(known, default=None), max(known, default=None), form), "dim"), *_ratio(against)
 
 
 def _range(low: float | None, high: float | None, form: Callable[[float], str]) -> str:

@@ -7,6 +7,8 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any, Self
 
+from ticketlock.bench.engine import driver_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType, TracebackType
@@ -125,7 +127,7 @@ class InterruptibleEngine:
     """An engine whose rounds the stop signals cut short."""
 
     def __init__(self, engine: Engine, interrupts: Interrupts) -> None:
-        self.driver = getattr(engine, "driver", "native")
+        self.driver = driver_of(engine)
         self._engine = engine
         self._interrupts = interrupts
 

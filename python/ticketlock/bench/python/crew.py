@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -66,7 +67,7 @@ class Finished(Generic[T]):
     process_cpu_s: float
 
 
-class Body(Generic[T]):
+class Body(ABC, Generic[T]):
     """What the threads of a round do. `prepare` runs in each thread before `warm_up`, which ends when `warming` is empty."""
 
     def prepare(self, me: int) -> None:
@@ -75,9 +76,9 @@ class Body(Generic[T]):
     def warm_up(self, me: int, warming: list[bool]) -> None:
         """Work without counting."""
 
+    @abstractmethod
     def work(self, me: int, running: list[bool], opening: Opening) -> T:
         """Work until `running` is empty."""
-        raise NotImplementedError
 
     def at_work(self) -> bool:
         """Whether every thread has begun."""

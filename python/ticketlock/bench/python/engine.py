@@ -98,7 +98,7 @@ class _Round(crew.Body[loops.Notes]):
     def __init__(self, lock: LockLike, spec: RoundSpec, turn_ns: float) -> None:
         self.lock = lock
         self.timed = spec["mode"] == "waits"
-        self.work_of = [(spec[name], turn_ns) for name in ("hold_ns", "think_ns")]
+        self.hold_ns, self.think_ns, self.turn_ns = spec["hold_ns"], spec["think_ns"], turn_ns
         self.shared = loops.guarded()
         self.waiting = [[loops.NEVER] for _ in range(spec["threads"])]
         self.seen = [False] * spec["threads"]
@@ -107,14 +107,13 @@ class _Round(crew.Body[loops.Notes]):
         self.warm: dict[int, loops.Notes] = {}
 
     def prepare(self, me: int) -> None:
-        (hold_ns, turn_ns), (think_ns, _) = self.work_of
-        hold_sleeps, think_sleeps = hold_ns >= SLEEP_FROM_NS, think_ns >= SLEEP_FROM_NS
+        hold_sleeps, think_sleeps = self.hold_ns >= SLEEP_FROM_NS, self.think_ns >= SLEEP_FROM_NS
         self.waiting[me] = [loops.NEVER]
         self.loads[me] = loops.Load(
-            0 if hold_sleeps else round(hold_ns / turn_ns),
-            0 if think_sleeps else round(think_ns / turn_ns),
-            hold_ns / 1e9 if hold_sleeps else 0.0,
-            think_ns / 1e9 if think_sleeps else 0.0,
+            0 if hold_sleeps else round(self.hold_ns / self.turn_ns),
+            0 if think_sleeps else round(self.think_ns / self.turn_ns),
+            self.hold_ns / 1e9 if hold_sleeps else 0.0,
+            self.think_ns / 1e9 if think_sleeps else 0.0,
         )
 
     def warm_up(self, me: int, warming: list[bool]) -> None:

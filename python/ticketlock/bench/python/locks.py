@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import ticketlock
+from ticketlock.bench.compare import OURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +85,7 @@ KINDS = (
 )
 
 # Words that never are the module of a `module:factory`: identifiers of ours begin with them.
-RESERVED = ("threading", "lock", "rlock", "ticket", "proportional", "auto")
+RESERVED = ("threading", *OURS)
 
 _FACTORY = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 
