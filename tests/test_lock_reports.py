@@ -382,10 +382,14 @@ time.sleep(0.1)
 @pytest.mark.parametrize(
     ("timeout", "answer"), [("timeout=0.2", "False"), ("", "cannot acquire lock at interpreter finalization")]
 )
-def test_a_finalizer_at_exit_does_not_wait_for_ever(kind, timeout, answer):
+@pytest.mark.parametrize("importer", ["the main thread", "another thread"])
+def test_a_finalizer_at_exit_does_not_wait_for_ever(kind, timeout, answer, importer):
     """python/cpython#135991 (PR): a finalizer waits for a lock whose owner is gone, and the process with it."""
+    # Then the main thread has not been seen by the library before it is too late to ask whether it is that.
+    elsewhere = "first = threading.Thread(target=__import__, args=('ticketlock',)); first.start(); first.join()"
     source = f"""
 import os, sys, threading, time
+{elsewhere if importer == "another thread" else ""}
 from ticketlock import {kind}
 lock = {kind}()
 held = threading.Event()

@@ -453,3 +453,33 @@ def test_ctrl_c_ends_a_program_that_waits_for_itself():
         _, errors = process.communicate(timeout=JOIN_S)
     assert process.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_a_wait_at_the_limit_of_recursion_waits():
+    """Nothing that a wait asks the interpreter may be mistaken for an answer when there is no stack left for the question."""
+    source = """
+import threading, time
+from ticketlock import Lock
+lock, held = Lock(), threading.Event()
+def hold():
+    with lock:
+        held.set()
+        time.sleep(0.2)
+def take(depth):
+    return take(depth - 1) if depth else lock.acquire()
+for depth in range(1000, 900, -1):
+    held.clear()
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    try:
+        take(depth)
+    except RecursionError:
+        holder.join()
+        continue
+    holder.join()
+    lock.release()
+    break
+print("taken", depth > 900)
+"""
+    assert python(source) == "taken True"

@@ -5,6 +5,7 @@ import re
 import sys
 import threading
 import weakref
+from contextlib import suppress
 
 import pytest
 from threads import Holder, in_forked_child, join, needs_fork, run_together, spawn
@@ -139,6 +140,56 @@ def test_other_states_are_refused(state, error, message):
     with pytest.raises(error, match=message):
         lock._acquire_restore(state)
     assert not lock.locked()
+
+
+def test_release_save_gives_up_nothing_that_a_finalizer_gave_up():
+    """Making its answer may run the collector, in this thread, between the look at the owner and the release."""
+    lock, armed = RLock(), []
+    taken, over = threading.Event(), threading.Event()
+    released = []
+
+    def take():
+        with lock:
+            taken.set()
+            over.wait(10)
+        released.append(True)
+
+    class Finalized:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            if armed:
+                armed.clear()
+                lock.release()
+                armed_thread.start()
+                taken.wait(10)
+
+    armed_thread = threading.Thread(target=take)
+    thresholds = gc.get_threshold()
+    gc.disable()
+    try:
+        lock.acquire()
+        Finalized()
+        pairs = [(number, number) for number in range(5_000)]  # none is left to be used again
+        save = lock._release_save
+        armed.append(True)
+        gc.set_threshold(1, 1, 1)
+        gc.enable()
+        with suppress(RuntimeError):
+            save()
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.enable()
+    if armed:  # this interpreter collects elsewhere
+        armed.clear()
+        armed_thread.start()
+    assert taken.wait(10)
+    assert not lock._is_owned()
+    over.set()
+    armed_thread.join(10)
+    assert released == [True]
+    assert len(pairs) == 5_000
 
 
 def test_the_count_does_not_wrap():

@@ -246,3 +246,6 @@ class TicketLock:
 
 def _set_delay_watch(callback: Callable[[Mapping[str, Any]], object] | None, /) -> None:
     """Where `_lab.set_delay_watch` keeps its callback: in this interpreter's module."""
+
+def _set_slow_wait(from_ns: int, callback: Callable[[Mapping[str, Any]], object] | None, /) -> None:
+    """Where `on_slow_wait` keeps its callback: in this interpreter's module."""

@@ -1,9 +1,12 @@
 """Machine facts, live delays and native benchmarks, as plain dicts and lists. For the main interpreter."""
 
 from collections.abc import Callable
-from typing import Any, Literal, TypedDict, type_check_only
+from typing import Any, Literal, TypedDict, final, type_check_only
+
+from ticketlock.monitor.raw import Raw, RawEvent, RawProcess
 
 __all__ = [
+    "SegmentReader",
     "bench_check",
     "bench_locks",
     "bench_order",
@@ -11,7 +14,10 @@ __all__ = [
     "bench_round",
     "delays",
     "machine",
+    "own_segment",
     "set_delay_watch",
+    "set_sites",
+    "telemetry",
 ]
 
 @type_check_only
@@ -148,6 +154,46 @@ class _RoundResult(TypedDict):
     cycles_unit: Literal["tsc", "ns"]
     # Figures of one preset only.
     extra: dict[str, float | list[float]]
+
+@type_check_only
+class _Telemetry(TypedDict):
+    # How other processes find it.
+    state: Literal["memfd", "file", "off"]
+    # Of the file.
+    path: str | None
+    # Whether locks note where they are made.
+    sites: bool
+
+@final
+class SegmentReader:
+    """Reads what a process's locks report, through a descriptor, which is duplicated. Threads may share one.
+
+    Raises ValueError if the bytes behind it are none of ours, or of another major version; OSError if they cannot be read.
+    """
+
+    def __new__(cls, fd: int, /) -> SegmentReader: ...
+    def process(self) -> RawProcess:
+        """Who reports."""
+
+    def sample(self, limit: int = 1000) -> Raw:
+        """Everything, but of the locks at most `limit`: those that somebody waits for, then those with most waiting since the
+        last call.
+        """
+
+    def events(self, since: int, limit: int = 65536) -> list[RawEvent]:
+        """The waits of 5 us and more that ended, from number `since` on, oldest first, at most `limit`.
+
+        Those that the ring has lost are missing.
+        """
+
+def own_segment() -> SegmentReader | None:
+    """A reader of this process's own segment; None if there is none to read."""
+
+def telemetry() -> _Telemetry:
+    """How this process's locks report."""
+
+def set_sites(on: bool, /) -> None:
+    """Whether locks made from now on note where they are made, and report from the start."""
 
 def machine() -> _Machine:
     """What decides how a lock behaves here, and how this library was built. The first call calibrates the pause (some us)."""

@@ -3,6 +3,7 @@
 //! A thread that waits must be detached, with a GIL and without: attached, it would block the collector, `fork`, and, with
 //! a GIL, the holder that it waits for. Order of locks: ours first, attach second; never the reverse.
 
+use core::cell::Cell;
 #[cfg(unix)]
 use std::sync::Once;
 use std::sync::{Mutex, PoisonError};
@@ -44,7 +45,7 @@ pub(crate) unsafe fn handling_signals<T>(
         if let Some(value) = unsafe { detached(&mut body) } {
             return Some(value);
         }
-        // SAFETY: attached again. Where no handler can run this does nothing.
+        // SAFETY: attached again. Where no handler can run this does nothing, but for a collection that is due (from 3.12 on).
         if unsafe { ffi::PyErr_CheckSignals() } != 0 {
             return None;
         }
@@ -89,6 +90,15 @@ pub(crate) fn thread_ident() -> u64 {
 /// Ident of the thread that runs signal handlers; 0 while unknown. A number, and the same for all interpreters.
 static SIGNAL_THREAD: AtomicU64 = AtomicU64::new(0);
 
+/// How often the interpreter was started, at least: what was learnt of threads before is forgotten.
+static STARTS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The start at which the calling thread was found not to handle signals. It never will, but in a forked child, where
+    /// `SIGNAL_THREAD` is known.
+    static DOES_NOT: Cell<u64> = const { Cell::new(0) };
+}
+
 /// Whether the interpreter would run signal handlers in the calling thread: it is the main thread of the main interpreter.
 ///
 /// # Safety
@@ -100,9 +110,23 @@ pub(crate) unsafe fn handles_signals() -> bool {
     }
     match SIGNAL_THREAD.load(Ordering::Relaxed) {
         // SAFETY: the caller's promise.
-        0 => unsafe { find_signal_thread() },
+        0 => DOES_NOT.get() != STARTS.load(Ordering::Relaxed) && unsafe { find_signal_thread() },
         known => known == thread_ident(),
     }
+}
+
+/// The main interpreter, which may have been started again, imports the library.
+///
+/// # Safety
+/// As [`handles_signals`].
+pub(crate) unsafe fn on_import() {
+    // SAFETY: attached, as the caller says.
+    if unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) } == 0 {
+        STARTS.fetch_add(1, Ordering::Relaxed);
+        SIGNAL_THREAD.store(0, Ordering::Relaxed);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { handles_signals() };
 }
 
 /// Looks whether the calling thread handles signals, to know it later without asking; notes what a fork does to it.
@@ -110,7 +134,7 @@ pub(crate) unsafe fn handles_signals() -> bool {
 /// # Safety
 /// Attached; no exception is set.
 #[cold]
-pub(crate) unsafe fn find_signal_thread() -> bool {
+unsafe fn find_signal_thread() -> bool {
     #[cfg(unix)]
     {
         extern "C" fn in_child() {
@@ -125,11 +149,16 @@ pub(crate) unsafe fn find_signal_thread() -> bool {
         });
     }
     // SAFETY: the caller's promise.
-    let here = unsafe { may_set_handlers() };
-    if here {
+    if unsafe { may_set_handlers() } {
         SIGNAL_THREAD.store(thread_ident(), Ordering::Relaxed);
+        return true;
     }
-    here
+    // SAFETY: likewise. Late in its exit the interpreter imports nothing, not even to ask: but then only the main thread runs.
+    if unsafe { is_finalizing() } {
+        return true;
+    }
+    DOES_NOT.set(STARTS.load(Ordering::Relaxed));
+    false
 }
 
 /// Asks by a call that has no effect. Only the thread that runs handlers may set where signals are announced: others get
@@ -214,7 +243,12 @@ unsafe fn gil_was_on() -> bool {
         return known & ON != 0;
     }
     // SAFETY: as in `gil_is_on`. Free-threaded interpreters have the function.
-    let on = unsafe { asked_of_sys(c"_is_gil_enabled") }.unwrap_or(false);
+    let on = match unsafe { asked_of_sys(c"_is_gil_enabled") } {
+        Asked::Answer(on) => on,
+        Asked::Missing => false,
+        // Ask again next time.
+        Asked::Failed => return known & ON != 0,
+    };
     KNOWN.store(if on { ON } else { 0 }, Ordering::Relaxed);
     on
 }
@@ -224,28 +258,44 @@ unsafe fn gil_was_on() -> bool {
 /// # Safety
 /// Attached; no exception is set.
 pub(crate) unsafe fn is_finalizing() -> bool {
-    // SAFETY: the caller's promise. At the very end `sys` is empty.
-    unsafe { asked_of_sys(c"is_finalizing") }.unwrap_or(true)
+    // SAFETY: the caller's promise.
+    match unsafe { asked_of_sys(c"is_finalizing") } {
+        Asked::Answer(finalizing) => finalizing,
+        // At the very end `sys` is empty.
+        Asked::Missing => true,
+        // Out of stack, or of memory: the question comes again with the next slice of the wait.
+        Asked::Failed => false,
+    }
+}
+
+/// What became of a question.
+enum Asked {
+    Answer(bool),
+    /// There is no such function.
+    Missing,
+    /// It raised.
+    Failed,
 }
 
 /// The answer of a function of `sys` without arguments; leaves no exception.
-unsafe fn asked_of_sys(function: &core::ffi::CStr) -> Option<bool> {
+unsafe fn asked_of_sys(function: &core::ffi::CStr) -> Asked {
     // SAFETY: attached, as the caller says; the function is lent by `sys`, so it gets a reference for the call.
     unsafe {
         let function = ffi::PySys_GetObject(function.as_ptr());
-        if function.is_null() {
-            return None;
+        // A module that is taken down has its contents replaced by None.
+        if function.is_null() || function == ffi::Py_None() {
+            return Asked::Missing;
         }
         ffi::Py_INCREF(function);
         let answer = ffi::PyObject_CallNoArgs(function);
         ffi::Py_DECREF(function);
-        if answer.is_null() {
+        let truth = if answer.is_null() { -1 } else { ffi::PyObject_IsTrue(answer) };
+        ffi::Py_XDECREF(answer);
+        if truth < 0 {
             ffi::PyErr_Clear();
-            return None;
+            return Asked::Failed;
         }
-        let truth = ffi::PyObject_IsTrue(answer);
-        ffi::Py_DECREF(answer);
-        Some(truth == 1)
+        Asked::Answer(truth == 1)
     }
 }
 

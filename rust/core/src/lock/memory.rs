@@ -30,16 +30,15 @@ pub struct ThreadDelays {
 #[cfg(not(any(ticketlock_loom, ticketlock_shuttle)))]
 mod imp {
     use super::{Backoff, Delay, ThreadDelays};
-    use crate::policy::table::TABLE_WORDS;
     use crate::policy::{Collision, DelayTable, LockKey, Opened, Words};
-    use crate::telemetry::threads::{self, PAYLOAD_WORDS, ThreadRecord};
+    use crate::telemetry::layout::thread::DELAYS as TABLE;
+    use crate::telemetry::threads::{self, ThreadRecord};
 
     const MAX_DELAY: usize = 0;
     const REPORTED: usize = 1;
     const SHARED: usize = 2;
     const SHARED_V1: usize = 3;
-    const TABLE: usize = 4;
-    const _: () = assert!(TABLE + TABLE_WORDS <= PAYLOAD_WORDS);
+    const _: () = assert!(SHARED_V1 < TABLE);
 
     struct Table(&'static ThreadRecord);
 

@@ -54,7 +54,7 @@ thread_local! {
 /// Whether waits shall look for reports.
 #[inline]
 pub(crate) fn is_armed() -> bool {
-    ARMED.load(Ordering::Relaxed) != 0 && !MUTED.try_with(Cell::get).unwrap_or(true)
+    ARMED.load(Ordering::Relaxed) != 0 && !is_muted()
 }
 
 /// Makes waits report in [`Waited::watch`](super::Waited), for a binding that delivers reports itself. Counted: each call
@@ -67,6 +67,11 @@ pub fn arm() {
 pub fn disarm() {
     // Never below zero: an unpaired call must not arm four billion times.
     let _ = ARMED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+}
+
+/// Whether the calling thread is [`muted`].
+pub fn is_muted() -> bool {
+    MUTED.try_with(Cell::get).unwrap_or(true)
 }
 
 /// Runs `body` without reports of the calling thread, for callbacks that themselves take locks.

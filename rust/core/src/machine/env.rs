@@ -17,6 +17,10 @@ pub const DELAY_CAP: &str = "TICKETLOCK_DELAY_CAP";
 pub const CPUS: &str = "TICKETLOCK_CPUS";
 /// `auto` or `off`.
 pub const MEMBARRIER: &str = "TICKETLOCK_MEMBARRIER";
+/// `auto`, `file` or `0`.
+pub const TELEMETRY: &str = "TICKETLOCK_TELEMETRY";
+/// `0` or `1`.
+pub const SITES: &str = "TICKETLOCK_SITES";
 
 /// Largest count of CPUs that is believed. Reason: tickets in line are compared with it, and no kernel of ours runs more
 /// (Linux stops at 8192 on x86-64), so a larger one is a typing error.
@@ -44,6 +48,18 @@ pub enum MembarrierMode {
     Off,
 }
 
+/// `TICKETLOCK_TELEMETRY`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TelemetryMode {
+    /// Where readers find it without a name, else in a file, else nowhere.
+    #[default]
+    Auto,
+    /// In a file.
+    File,
+    /// Nowhere.
+    Off,
+}
+
 /// All overrides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Overrides {
@@ -55,6 +71,10 @@ pub struct Overrides {
     pub cpus: Option<u32>,
     /// `TICKETLOCK_MEMBARRIER`.
     pub membarrier: MembarrierMode,
+    /// `TICKETLOCK_TELEMETRY`.
+    pub telemetry: TelemetryMode,
+    /// `TICKETLOCK_SITES`.
+    pub sites: Option<bool>,
 }
 
 /// A value that was not understood. [`Display`](fmt::Display) names the variable, the value and what is accepted.
@@ -102,6 +122,31 @@ pub fn parse_membarrier(value: &str) -> Result<MembarrierMode, String> {
     }
 }
 
+/// Parses a value of `TICKETLOCK_TELEMETRY`.
+///
+/// # Errors
+/// What is accepted.
+pub fn parse_telemetry(value: &str) -> Result<TelemetryMode, String> {
+    match value {
+        "auto" | "1" => Ok(TelemetryMode::Auto),
+        "file" => Ok(TelemetryMode::File),
+        "0" | "off" => Ok(TelemetryMode::Off),
+        _ => Err("auto, file or 0".to_owned()),
+    }
+}
+
+/// Parses a value of `TICKETLOCK_SITES`.
+///
+/// # Errors
+/// What is accepted.
+pub fn parse_sites(value: &str) -> Result<bool, String> {
+    match value {
+        "1" => Ok(true),
+        "0" => Ok(false),
+        _ => Err("0 or 1".to_owned()),
+    }
+}
+
 /// Parses a value of `TICKETLOCK_DELAY_CAP`.
 ///
 /// # Errors
@@ -131,6 +176,8 @@ pub fn read(lookup: impl Fn(&str) -> Option<OsString>, mut reject: impl FnMut(Re
         delay_cap: one(DELAY_CAP, &lookup, &mut reject, parse_delay_cap),
         cpus: one(CPUS, &lookup, &mut reject, parse_cpus),
         membarrier: one(MEMBARRIER, &lookup, &mut reject, parse_membarrier).unwrap_or_default(),
+        telemetry: one(TELEMETRY, &lookup, &mut reject, parse_telemetry).unwrap_or_default(),
+        sites: one(SITES, &lookup, &mut reject, parse_sites),
     }
 }
 
@@ -192,12 +239,15 @@ mod tests {
 
     #[test]
     fn good_values_are_taken() {
-        let pairs = [(HYPERVISOR, "none"), (DELAY_CAP, "65000"), (CPUS, " 8 "), (MEMBARRIER, "off")];
+        let pairs =
+            [(HYPERVISOR, "none"), (DELAY_CAP, "65000"), (CPUS, " 8 "), (MEMBARRIER, "off"), (TELEMETRY, "file"), (SITES, "1")];
         let expected = Overrides {
             hypervisor: HypervisorMode::None,
             delay_cap: Some(65_000),
             cpus: Some(8),
             membarrier: MembarrierMode::Off,
+            telemetry: TelemetryMode::File,
+            sites: Some(true),
         };
         assert_eq!(read_from(&pairs), (expected, vec![]));
         assert_eq!(parse_hypervisor("present"), Ok(HypervisorMode::Present));
@@ -232,6 +282,9 @@ mod tests {
         }
         assert!(parse_hypervisor("None").is_err());
         assert!(parse_membarrier("on").is_err());
+        assert_eq!((parse_telemetry("0"), parse_telemetry("auto")), (Ok(TelemetryMode::Off), Ok(TelemetryMode::Auto)));
+        assert_eq!(parse_telemetry("memfd").unwrap_err(), "auto, file or 0");
+        assert_eq!((parse_sites("0"), parse_sites("2").unwrap_err()), (Ok(false), "0 or 1".to_owned()));
     }
 
     #[cfg(unix)]

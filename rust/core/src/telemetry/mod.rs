@@ -1,7 +1,23 @@
-//! Where per-thread state lives: fixed-size records of 64-bit words, apart from the threads and locks they speak of.
+//! What a process reports about its locks: fixed tables of 64-bit words that other processes can read.
 //!
-//! Records come from chunks that are never freed, one writer each, read by anybody: the shape of an exported segment.
-//! Nothing here knows what a lock is.
+//! * [`layout`]: the format. * [`segment`]: the memory. * [`threads`], [`locks`], [`sites`], [`events`]: who writes what.
+//! * [`reader`]: reading the segment of any process, whose every byte is taken as hostile.
+//!
+//! Rules: a writer never reads a clock or executes a read-modify-write for an acquisition that did not wait; what a wait took
+//! is written after the release; every word is an aligned atomic; a failure disturbs nobody. Nothing here knows what a lock
+//! does.
 
+pub mod layout;
+
+#[cfg(not(any(ticketlock_loom, ticketlock_shuttle)))]
+pub mod events;
+#[cfg(not(any(ticketlock_loom, ticketlock_shuttle)))]
+pub mod locks;
+#[cfg(not(any(ticketlock_loom, ticketlock_shuttle)))]
+pub mod reader;
+#[cfg(not(any(ticketlock_loom, ticketlock_shuttle)))]
+pub mod segment;
+#[cfg(not(any(ticketlock_loom, ticketlock_shuttle)))]
+pub mod sites;
 #[cfg(not(any(ticketlock_loom, ticketlock_shuttle)))]
 pub mod threads;

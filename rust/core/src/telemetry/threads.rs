@@ -1,30 +1,25 @@
-//! One record of words per thread that ever waited.
+//! One record of words per thread that ever waited, or that others waited for.
 //!
 //! | word | meaning | written by |
 //! |---|---|---|
-//! | 0 | native id of the thread, 0 = record free | claim (CAS), release, the forked child |
+//! | 0 | native id of the thread, 0 = record free | claim, release, the forked child |
 //! | 1 | generation: threads that held this record before | release |
-//! | 2 ... | payload, the claimer's to define; all zero when claimed | its thread, relaxed |
+//! | 2 ... | payload: what the locks remember of the thread, then what the thread is doing; all zero when claimed | its thread, relaxed |
 //!
 //! A thread claims a record at its first contended wait and gives it back when it ends. Nothing here takes a lock of ours, so
 //! that a wait may claim after `fork` and while its thread is being torn down. A thread's first claim allocates (its
-//! destructor, now and then a chunk), so it is not for signal handlers; later ones only load a thread-local.
+//! destructor), so it is not for signal handlers; later ones only load a thread-local.
 
 use core::cell::Cell;
 use core::ptr;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
+use super::layout::{Section, header, thread};
+use super::segment::{self, Segment, write_name};
 use crate::machine;
-use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
-/// Words of payload per record. 254 and the two words of header make 2 KiB.
-pub const PAYLOAD_WORDS: usize = 254;
-
-/// Records per chunk: 32 KiB, cleared in a few microseconds by the first thread that waits, while it waits.
-const CHUNK_RECORDS: usize = 16;
-
-/// Chunks at most: 8,192 threads with records at one time; later ones go without, and are counted in [`unrecorded`].
-const MAX_CHUNKS: usize = 512;
+/// Words of payload per record.
+pub const PAYLOAD_WORDS: usize = thread::WORDS - thread::PAYLOAD;
 
 /// The state of one thread.
 #[repr(C, align(128))] // two lines: adjacent-line prefetch would couple neighbours
@@ -35,11 +30,19 @@ pub struct ThreadRecord {
     payload: [AtomicU64; PAYLOAD_WORDS],
 }
 
-type Chunk = [ThreadRecord; CHUNK_RECORDS];
+const _: () = assert!(size_of::<ThreadRecord>() == thread::WORDS * 8);
 
-static CHUNKS: [AtomicPtr<Chunk>; MAX_CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; MAX_CHUNKS];
-static UNRECORDED: AtomicU64 = AtomicU64::new(0);
-static FORK_HANDLER: AtomicU8 = AtomicU8::new(0);
+/// What a thread is doing, in its record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Doing {
+    /// It does not wait for a lock.
+    Running = 0,
+    /// It waits, awake.
+    Spinning = 1,
+    /// It waits, asleep.
+    Parked = 2,
+}
 
 impl ThreadRecord {
     /// Native id of the thread that owns the record, 0 if it is free.
@@ -65,61 +68,77 @@ impl ThreadRecord {
         self.payload[index].store(value, Ordering::Relaxed);
     }
 
-    fn clear_and_free(&self) {
+    fn add(&self, index: usize, amount: u64) {
+        self.set(index, self.get(index).wrapping_add(amount));
+    }
+
+    /// Whether others named this thread, which has not waited itself.
+    fn is_foreign(&self) -> bool {
+        self.get(thread::FLAGS) & thread::FOREIGN != 0
+    }
+
+    /// Begins a wait for lock `id`; `ident` is how Python calls the thread. For the owning thread.
+    pub fn begin_wait(&self, ident: u64, id: u64, now_ns: u64) {
+        self.set(thread::IDENT, ident);
+        self.set(thread::WAITING_SINCE, now_ns);
+        self.set(thread::WAITING_ON, id);
+        self.set(thread::STATE, Doing::Spinning as u64);
+    }
+
+    /// Ends a wait. For the owning thread.
+    pub fn end_wait(&self, ns: u64, parks: u32, polls: u64) {
+        self.set(thread::STATE, Doing::Running as u64);
+        self.set(thread::WAITING_ON, 0);
+        let waits = self.get(thread::WAITS);
+        self.set(thread::RECENT_NS + (waits % thread::RECENT as u64) as usize, ns);
+        self.set(thread::WAITS, waits.wrapping_add(1));
+        self.add(thread::WAIT_NS, ns);
+        self.add(thread::PARKS, parks.into());
+        self.add(thread::POLLS, polls);
+    }
+
+    /// Names the thread.
+    fn set_name(&self, ident: u64, name: &str, foreign: bool) {
+        self.set(thread::IDENT, ident);
+        let cut = write_name(&|index, word| self.set(thread::NAME + index, word), name);
+        let flags = if foreign { thread::FOREIGN } else { 0 } | if cut { thread::NAME_CUT } else { 0 };
+        self.set(thread::FLAGS, flags);
+    }
+
+    fn clear(&self) {
         for word in &self.payload {
             word.store(0, Ordering::Relaxed);
         }
         self.generation.store(self.generation.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        // pairs with: the acquire CAS in `claim` and the acquire load in `native_id`.
+        // pairs with: the acquire load in `native_id`.
         self.owner.store(0, Ordering::Release);
     }
-}
 
-fn chunk(slot: &AtomicPtr<Chunk>) -> Option<&'static Chunk> {
-    // pairs with: the release CAS in `grow`.
-    // SAFETY: a non-null pointer came from `grow`, zeroed (valid atomics), and is never freed.
-    unsafe { slot.load(Ordering::Acquire).as_ref() }
-}
-
-fn grow(slot: &AtomicPtr<Chunk>) -> &'static Chunk {
-    let layout = Layout::new::<Chunk>();
-    // Zeroed memory straight from the allocator: building 32 KiB on the stack first would overflow small thread stacks.
-    #[allow(clippy::cast_ptr_alignment)] // the layout is the chunk's own, so the memory is aligned for it
-    // SAFETY: the layout has a size; all-zero words are valid atomics; allocation failure is handled.
-    let fresh = unsafe { alloc_zeroed(layout) }.cast::<Chunk>();
-    if fresh.is_null() {
-        handle_alloc_error(layout);
-    }
-    // pairs with: the acquire load in `chunk`.
-    match slot.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
-        // SAFETY: published just now and never freed.
-        Ok(_) => unsafe { &*fresh },
-        Err(theirs) => {
-            // SAFETY: `fresh` was not published, so it is ours alone; `theirs` was published and is never freed.
-            unsafe {
-                dealloc(fresh.cast(), layout);
-                &*theirs
+    fn clear_and_free(&self) {
+        self.clear();
+        if let Some(segment) = segment::existing() {
+            if let Some(index) = segment.index_of(Section::Threads, ptr::from_ref(self).cast()) {
+                segment.give_back(Section::Threads, thread::PAYLOAD + thread::NEXT_FREE, index);
             }
         }
     }
 }
 
-fn claim() -> Option<&'static ThreadRecord> {
-    register_fork_handler();
-    let native_id = machine::thread_id();
-    for slot in &CHUNKS {
-        let chunk = chunk(slot).unwrap_or_else(|| grow(slot));
-        for record in chunk {
-            if record.owner.load(Ordering::Relaxed) == 0
-                // pairs with: the release store in `clear_and_free`.
-                && record.owner.compare_exchange(0, native_id, Ordering::Acquire, Ordering::Relaxed).is_ok()
-            {
-                return Some(record);
-            }
-        }
-    }
-    UNRECORDED.fetch_add(1, Ordering::Relaxed);
-    None
+fn record(segment: Segment, index: usize) -> &'static ThreadRecord {
+    // SAFETY: a record of the section, which has this type's size and alignment, is never unmapped, and consists of atomics.
+    unsafe { &*segment.record(Section::Threads, index).cast() }
+}
+
+fn claim(native_id: u64) -> Option<&'static ThreadRecord> {
+    let segment = segment::segment()?;
+    let Some(index) = segment.claim(Section::Threads, thread::PAYLOAD + thread::NEXT_FREE) else {
+        segment.dropped(header::DROPPED_THREADS);
+        return None;
+    };
+    let record = record(segment, index);
+    record.set(thread::NEXT_FREE, 0);
+    record.owner.store(native_id, Ordering::Release);
+    Some(record)
 }
 
 /// Gives the thread's record back when the thread ends.
@@ -128,6 +147,7 @@ struct GiveBack;
 impl Drop for GiveBack {
     fn drop(&mut self) {
         if let Ok(Some(record)) = HELD.try_with(Cell::take) {
+            named::forget(record.get(thread::IDENT));
             record.clear_and_free();
         }
     }
@@ -155,7 +175,7 @@ pub fn current() -> Option<&'static ThreadRecord> {
 fn claim_once() -> Option<&'static ThreadRecord> {
     // Not once the destructor has run: nobody would give the record back.
     GIVE_BACK.try_with(|_| ()).ok()?;
-    let record = claim()?;
+    let record = claim(machine::thread_id())?;
     if let Some(first) = held() {
         // A signal handler waited meanwhile, and claimed.
         record.clear_and_free();
@@ -167,40 +187,158 @@ fn claim_once() -> Option<&'static ThreadRecord> {
 
 /// All records that a live thread of this process owns.
 pub fn live() -> impl Iterator<Item = &'static ThreadRecord> {
-    CHUNKS.iter().map_while(chunk).flatten().filter(|record| record.native_id() != 0)
+    let segment = segment::existing();
+    let used = segment.map_or(0, |segment| segment.used(Section::Threads));
+    (0..used)
+        .filter_map(move |index| segment.map(|segment| record(segment, index)))
+        .filter(|record| record.native_id() != 0 && !record.is_foreign())
 }
 
 /// Threads that went without a record because all were taken.
 pub fn unrecorded() -> u64 {
-    UNRECORDED.load(Ordering::Relaxed)
+    segment::existing().map_or(0, |segment| segment.word(header::DROPPED_THREADS).load(Ordering::Relaxed))
 }
 
-/// In a forked child only the forking thread lives, under a new native id: free the records of the others.
-#[cfg(unix)]
-fn register_fork_handler() {
-    extern "C" fn in_child() {
-        let own = held();
-        for record in live() {
-            if own.is_some_and(|own| ptr::eq(own, record)) {
-                record.owner.store(machine::thread_id(), Ordering::Relaxed);
-            } else {
-                record.clear_and_free();
-            }
+/// Number of the calling thread's record, for a forked child.
+pub(super) fn own_index(segment: Segment) -> Option<usize> {
+    held().and_then(|own| segment.index_of(Section::Threads, ptr::from_ref(own).cast()))
+}
+
+/// In a forked child only the forking thread lives, under a new native id: the records of the others are free.
+pub(super) fn keep_own(segment: Segment) {
+    let own = own_index(segment);
+    named::forget_all();
+    let free = |index: usize| {
+        let record = record(segment, index);
+        // What a fresh segment has is zero: its pages are not touched without need.
+        if record.native_id() != 0 {
+            record.clear();
+        }
+    };
+    (0..segment.used(Section::Threads)).filter(|&index| own != Some(index)).for_each(free);
+    segment.free_list(Section::Threads).store(0, Ordering::Relaxed);
+    segment.set_used(Section::Threads, own.map_or(0, |own| own + 1));
+    for index in 0..own.unwrap_or(0) {
+        segment.give_back(Section::Threads, thread::PAYLOAD + thread::NEXT_FREE, index);
+    }
+    if let Some(own) = own {
+        record(segment, own).owner.store(machine::thread_id(), Ordering::Relaxed);
+    }
+}
+
+/// Names of threads: what a binding knows, and this crate does not.
+pub mod named {
+    use super::{Ordering, claim, held, thread};
+    use crate::sync::AtomicU64;
+
+    /// Threads whose names are known, by ident: a place is `(ident, when it was looked up, record + 1)`. A place that another
+    /// thread takes is looked up again, that is all.
+    const PLACES: usize = 256;
+    /// How long a name is believed, ns: idents are used again, and threads are renamed.
+    const BELIEVED_NS: u64 = 1_000_000_000;
+
+    struct Place {
+        ident: AtomicU64,
+        at_ns: AtomicU64,
+        /// Address of a record that was claimed for a thread that has not waited itself.
+        record: AtomicU64,
+    }
+
+    static TABLE: [Place; PLACES] =
+        [const { Place { ident: AtomicU64::new(0), at_ns: AtomicU64::new(0), record: AtomicU64::new(0) } }; PLACES];
+
+    fn place(ident: u64) -> &'static Place {
+        // Fibonacci hashing (Knuth, TAOCP 6.4).
+        &TABLE[(ident.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as usize % PLACES]
+    }
+
+    /// Whether somebody should look up what the thread `ident` is called. Says so once a second at most.
+    pub fn is_wanted(ident: u64, now_ns: u64) -> bool {
+        let place = place(ident);
+        if ident == 0
+            || (place.ident.load(Ordering::Relaxed) == ident
+                && now_ns.saturating_sub(place.at_ns.load(Ordering::Relaxed)) < BELIEVED_NS)
+        {
+            return false;
+        }
+        place.at_ns.store(now_ns, Ordering::Relaxed);
+        place.ident.store(ident, Ordering::Relaxed);
+        true
+    }
+
+    /// Whether somebody should look up what the calling thread is called.
+    pub fn is_wanted_here(ident: u64, now_ns: u64) -> bool {
+        is_wanted(ident, now_ns) || held().is_some_and(|record| record.get(thread::NAME) == 0)
+    }
+
+    /// Names the calling thread, if it has a record.
+    pub fn name_self(ident: u64, name: &str) {
+        if let Some(record) = held() {
+            free_foreign(place(ident));
+            record.set_name(ident, name, false);
         }
     }
-    if FORK_HANDLER.load(Ordering::Relaxed) == 0
-        && FORK_HANDLER.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    {
-        // SAFETY: the handler only stores to atomics of never-freed memory, reads a thread-local without destructor and calls
-        // gettid; it takes no lock and does not allocate, as a child of a threaded process must not (at most the C library
-        // sets up this library's thread-locals). On failure (no memory) children show dead threads.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+
+    /// Names another thread, which holds what somebody waits for.
+    pub fn name_other(ident: u64, native_id: u64, name: &str) {
+        if native_id == 0 || super::live().any(|record| record.native_id() == native_id) {
+            return;
+        }
+        let place = place(ident);
+        if let Some(record) = foreign(place) {
+            if record.native_id() == native_id {
+                record.set_name(ident, name, true);
+                return;
+            }
+        }
+        free_foreign(place);
+        if let Some(record) = claim(native_id) {
+            record.set_name(ident, name, true);
+            let former = place.record.swap(core::ptr::from_ref(record).addr() as u64, Ordering::AcqRel);
+            free(former);
+        }
+    }
+
+    fn foreign(place: &Place) -> Option<&'static super::ThreadRecord> {
+        let address = place.record.load(Ordering::Acquire);
+        // SAFETY: only addresses of records are stored, which are never unmapped.
+        unsafe { (address as usize as *const super::ThreadRecord).as_ref() }
+    }
+
+    fn free_foreign(place: &Place) {
+        free(place.record.swap(0, Ordering::AcqRel));
+    }
+
+    fn free(address: u64) {
+        // SAFETY: as in `foreign`; the swap made it ours alone.
+        if let Some(record) = unsafe { (address as usize as *const super::ThreadRecord).as_ref() } {
+            record.clear_and_free();
+        }
+    }
+
+    /// The thread ends.
+    pub(super) fn forget(ident: u64) {
+        let place = place(ident);
+        if place.ident.load(Ordering::Relaxed) == ident {
+            place.ident.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// In a forked child.
+    pub(super) fn forget_all() {
+        for place in &TABLE {
+            place.ident.store(0, Ordering::Relaxed);
+            place.record.store(0, Ordering::Relaxed);
+        }
     }
 }
 
-#[cfg(not(unix))]
-fn register_fork_handler() {
-    let _ = &FORK_HANDLER;
+/// The calling thread goes to sleep for a lock, or wakes.
+#[inline]
+pub(crate) fn now_doing(doing: Doing) {
+    if let Some(record) = held() {
+        record.set(thread::STATE, doing as u64);
+    }
 }
 
 #[cfg(test)]

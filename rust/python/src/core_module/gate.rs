@@ -1,13 +1,16 @@
 //! What `Lock` and `RLock` share: the native lock, its name, its counts, and how a Python thread waits for it.
 
+use core::cell::Cell;
 use core::ptr;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::ffi::{self, PyObject};
 use ticketlock::policy::LockKey;
+use ticketlock::telemetry::layout::Kind;
+use ticketlock::telemetry::locks;
 use ticketlock::{Deadline, Ended, Fairness, Lock, Wait, Waiting, lock};
 
-use super::stats::Counters;
+use super::observed::{Observed, Who};
 use super::values::{boolean, raise, shown, text};
 use crate::attach::{self, Resume};
 use crate::sync::{AtomicU32, Ordering};
@@ -16,11 +19,13 @@ use crate::sync::{AtomicU32, Ordering};
 #[repr(C)]
 pub(super) struct Gate {
     pub(super) lock: Lock,
-    pub(super) counters: Counters,
+    pub(super) observed: Observed,
     /// Unique in the process, never used again.
     pub(super) id: u64,
     /// Index in `Fairness::ALL`. An `RLock` learns it after it was made.
     fairness: AtomicU32,
+    /// Which of the two it is.
+    kind: Kind,
     /// Text instead of a Python object: a lock refers to none, so the collector need not look into it. Nobody calls into
     /// the interpreter with this mutex locked.
     name: Mutex<Option<Box<str>>>,
@@ -62,22 +67,43 @@ impl Taken {
 /// Asked after signal handlers have run: whether the lock came to this thread that way.
 pub(super) type AfterHandlers<'a> = &'a dyn Fn() -> Option<Taken>;
 
+fn index_of(fairness: Fairness) -> u32 {
+    Fairness::ALL.iter().position(|&known| known == fairness).map_or(0, |index| index as u32)
+}
+
 impl Gate {
-    pub(super) fn new(options: Options) -> Self {
-        let gate = Self {
+    pub(super) fn new(kind: Kind, options: Options) -> Self {
+        Self {
             lock: Lock::new(),
-            counters: Counters::default(),
+            observed: Observed::new(),
+            kind,
             id: lock::next_lock_id(),
-            fairness: AtomicU32::new(0),
-            name: Mutex::new(None),
-        };
-        gate.set(options);
-        gate
+            fairness: AtomicU32::new(index_of(options.fairness)),
+            name: Mutex::new(options.name),
+        }
+    }
+
+    /// Notes where the lock is made, if somebody wants to know.
+    ///
+    /// # Safety
+    /// Attached; no exception is set; `object` is this lock.
+    #[inline]
+    pub(super) unsafe fn made(&self, object: *mut PyObject) {
+        if locks::sites_are_on() {
+            // SAFETY: the caller's promise.
+            self.known(|who| unsafe { self.observed.made(object, who) });
+        }
+    }
+
+    /// Runs `body` with who this lock is.
+    fn known<T>(&self, body: impl FnOnce(&Who<'_>) -> T) -> T {
+        let name = self.name.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        body(&Who { id: self.id, kind: self.kind, name: name.as_deref() })
     }
 
     pub(super) fn set(&self, options: Options) {
-        let index = Fairness::ALL.iter().position(|&fairness| fairness == options.fairness);
-        self.fairness.store(index.map_or(0, |index| index as u32), Ordering::Relaxed);
+        self.observed.renamed(options.name.as_deref());
+        self.fairness.store(index_of(options.fairness), Ordering::Relaxed);
         let former = core::mem::replace(&mut *self.name.lock().unwrap_or_else(PoisonError::into_inner), options.name);
         drop(former);
     }
@@ -123,7 +149,7 @@ impl Gate {
     pub(super) fn try_take(&self) -> bool {
         let taken = self.lock.raw_try_lock();
         if taken {
-            self.counters.count();
+            self.observed.taken();
         }
         taken
     }
@@ -137,7 +163,7 @@ impl Gate {
         #[cfg(Py_GIL_DISABLED)]
         let taken = self.lock.raw_try_lock_in_line();
         if taken {
-            self.counters.count();
+            self.observed.taken();
         }
         taken
     }
@@ -160,14 +186,17 @@ impl Gate {
             };
             let key = LockKey::new(ptr::from_ref(&self.lock) as u64, self.id, 0);
             let mut waiting = Waiting::default();
+            let begun = self.known(|who| self.observed.begin_wait(who));
+            let ended = Cell::new(false);
             let wait_once = || match self.lock.wait(&wait, &mut waiting, key) {
                 Ended::Acquired => {
-                    self.counters.count();
-                    self.counters.count_wait(&waiting.stats);
+                    ended.set(true);
+                    self.observed.won(&begun, &waiting.stats);
                     Some(Taken::Yes)
                 }
                 Ended::TimedOut => {
-                    self.counters.count_timeout();
+                    ended.set(true);
+                    Observed::gave_up(&begun, &waiting.stats, true);
                     Some(Taken::No)
                 }
                 Ended::Interrupted => None,
@@ -180,7 +209,11 @@ impl Gate {
                 }
                 None => Resume::Wait,
             };
-            attach::handling_signals(wait_once, resume).unwrap_or(Taken::Raised)
+            let taken = attach::handling_signals(wait_once, resume).unwrap_or(Taken::Raised);
+            if !ended.get() {
+                Observed::gave_up(&begun, &waiting.stats, false);
+            }
+            taken
         }
     }
 }

@@ -6,6 +6,7 @@ use pyo3::ffi::{self, PyObject};
 
 use super::gate::Gate;
 use super::object::state;
+use super::stats;
 use super::values::{none, text};
 
 /// A native part with a [`Gate`] in it.
@@ -36,9 +37,9 @@ pub(super) const NAME: &CStr = c"What the lock is for: the name given to it, or 
 pub(super) const FAIRNESS: &CStr = c"How turns are given: 'throughput', 'balanced' or 'strict'.";
 pub(super) const ID: &CStr = c"Number of this lock, unique in the process and never used again.";
 
-pub(super) unsafe extern "C" fn stats<S: Gated>(object: *mut PyObject, _unused: *mut PyObject) -> *mut PyObject {
+pub(super) unsafe extern "C" fn get_stats<S: Gated>(object: *mut PyObject, _unused: *mut PyObject) -> *mut PyObject {
     // SAFETY: a method's `self`, with an `S`.
-    unsafe { state::<S>(object).gate().counters.as_dict() }
+    unsafe { stats::as_dict(&state::<S>(object).gate().observed) }
 }
 
 pub(super) unsafe extern "C" fn get_name<S: Gated>(object: *mut PyObject, _closure: *mut c_void) -> *mut PyObject {

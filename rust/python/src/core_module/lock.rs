@@ -4,9 +4,10 @@ use core::ffi::CStr;
 use core::ptr;
 
 use pyo3::ffi::{self, PyObject};
+use ticketlock::telemetry::layout::Kind;
 
 use super::gate::{Gate, Taken};
-use super::gate_members::{FAIRNESS, ID, NAME, STATS, get_fairness, get_id, get_name, stats};
+use super::gate_members::{FAIRNESS, ID, NAME, STATS, get_fairness, get_id, get_name, get_stats};
 use super::object::{create, state};
 use super::request::{Request, request};
 use super::tables::{
@@ -99,7 +100,7 @@ static METHODS: Table<[ffi::PyMethodDef; 13]> = Table([
     no_arguments(c"_release_save", release, RELEASE_SAVE),
     one_argument(c"_acquire_restore", acquire_restore, ACQUIRE_RESTORE),
     no_arguments(c"_at_fork_reinit", at_fork_reinit, REINIT),
-    no_arguments(c"stats", stats::<Gate>, STATS),
+    no_arguments(c"stats", get_stats::<Gate>, STATS),
     END_OF_METHODS,
 ]);
 
@@ -124,7 +125,14 @@ pub(super) unsafe fn new_type(module: *mut PyObject) -> *mut PyObject {
 
 unsafe extern "C" fn new(class: *mut ffi::PyTypeObject, args: *mut PyObject, keywords: *mut PyObject) -> *mut PyObject {
     // SAFETY: the interpreter's calling convention.
-    unsafe { options(args, keywords, c"|$OO:Lock").map_or(ptr::null_mut(), |options| create(class, Gate::new(options))) }
+    unsafe {
+        let Some(options) = options(args, keywords, c"|$OO:Lock") else { return ptr::null_mut() };
+        let object = create(class, Gate::new(Kind::Lock, options));
+        if !object.is_null() {
+            gate(object).made(object);
+        }
+        object
+    }
 }
 
 /// # Safety
@@ -198,7 +206,27 @@ fn unlock(gate: &Gate) -> bool {
 #[inline(never)]
 unsafe extern "C" fn release(object: *mut PyObject, _unused: *mut PyObject) -> *mut PyObject {
     // SAFETY: `object` is ours.
-    unsafe { if unlock(gate(object)) { none() } else { raise(ffi::PyExc_RuntimeError, "release unlocked lock") } }
+    unsafe {
+        let gate = gate(object);
+        let released = if gate.observed.releasing() { release_and_tell(object) } else { unlock(gate) };
+        if released { none() } else { raise(ffi::PyExc_RuntimeError, "release unlocked lock") }
+    }
+}
+
+/// Releases, and sees to what waits for that.
+#[cold]
+#[inline(never)]
+unsafe fn release_and_tell(object: *mut PyObject) -> bool {
+    // SAFETY: `object` is ours, as the caller says; a method is called without an exception set.
+    unsafe {
+        let gate = gate(object);
+        let left = gate.observed.collect();
+        let released = unlock(gate);
+        if let Some(left) = left {
+            left.deliver(object);
+        }
+        released
+    }
 }
 
 unsafe extern "C" fn enter(object: *mut PyObject, _unused: *mut PyObject) -> *mut PyObject {
@@ -231,6 +259,7 @@ unsafe extern "C" fn at_fork_reinit(object: *mut PyObject, _unused: *mut PyObjec
     // SAFETY: `object` is ours; that nobody uses it is the method's documented condition.
     unsafe {
         gate(object).lock.reset();
+        gate(object).observed.reset();
         none()
     }
 }

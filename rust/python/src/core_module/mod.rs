@@ -3,14 +3,17 @@
 //! Types and state belong to the module, not to the library, so that every interpreter has its own; no Python object lives
 //! in a Rust static. The types: [`lock`] and [`rlock`], which share [`gate`] with its [`stats`], and [`ticket_lock`] with its
 //! [`watch`]. What they are made of: [`object`] (layout), [`tables`] (type specifications), [`request`] (arguments of
-//! `acquire`), [`values`] (conversions).
+//! `acquire`), [`values`] (conversions). What they tell: [`observed`], which asks [`frames`] where and who, and [`slow`].
 
+mod frames;
 mod gate;
 mod gate_members;
 mod lock;
 mod object;
+mod observed;
 mod request;
 mod rlock;
+mod slow;
 mod stats;
 mod tables;
 mod ticket_lock;
@@ -25,6 +28,8 @@ use core::ptr;
 use pyo3::ffi::{self, PyMethodDefPointer, PyObject};
 
 use crate::attach;
+use frames::Codes;
+use ticketlock::telemetry::segment::Program;
 use values::none;
 use watch::Callback;
 
@@ -35,10 +40,19 @@ const SET_DELAY_WATCH: &CStr = c"_set_delay_watch($module, callback, /)
 
 Call callback(event) for every delay that outgrew all that its thread had reported; None switches off.";
 
+const SET_SLOW_WAIT: &CStr = c"_set_slow_wait($module, from_ns, callback, /)
+--
+
+Call callback(event) for every wait of from_ns or more, after the release; None switches off.";
+
 /// What a module owns. The interpreter gives zeroed memory, and may look at it before `execute` has run.
 #[repr(C)]
 struct ModuleState {
+    /// Of the delay watch.
     callback: *mut Callback,
+    /// Of slow waits.
+    slow: *mut Callback,
+    codes: *mut Codes,
 }
 
 /// The interpreter fills in the head of a definition, once, under its own lock.
@@ -47,12 +61,18 @@ struct Static<T>(UnsafeCell<T>);
 // SAFETY: see above; we never touch the contents.
 unsafe impl<T> Sync for Static<T> {}
 
-static METHODS: Static<[ffi::PyMethodDef; 2]> = Static(UnsafeCell::new([
+static METHODS: Static<[ffi::PyMethodDef; 3]> = Static(UnsafeCell::new([
     ffi::PyMethodDef {
         ml_name: c"_set_delay_watch".as_ptr(),
         ml_meth: PyMethodDefPointer { PyCFunction: set_delay_watch },
         ml_flags: ffi::METH_O,
         ml_doc: SET_DELAY_WATCH.as_ptr(),
+    },
+    ffi::PyMethodDef {
+        ml_name: c"_set_slow_wait".as_ptr(),
+        ml_meth: PyMethodDefPointer { PyCFunctionFast: set_slow_wait },
+        ml_flags: ffi::METH_FASTCALL,
+        ml_doc: SET_SLOW_WAIT.as_ptr(),
     },
     ffi::PyMethodDef::zeroed(),
 ]));
@@ -192,6 +212,44 @@ unsafe fn callback_of<'a>(object: *mut PyObject) -> Option<&'a Callback> {
     }
 }
 
+/// The state of the module that made the type of `object`, or of its first base that is ours.
+///
+/// # Safety
+/// As [`callback_of`].
+unsafe fn state_of<'a>(object: *mut PyObject) -> Option<&'a ModuleState> {
+    // SAFETY: the caller's promise; a type keeps its base.
+    unsafe {
+        let mut class = ffi::Py_TYPE(object);
+        while !class.is_null() {
+            let state: *mut ModuleState = ffi::PyType_GetModuleState(class).cast();
+            if !state.is_null() {
+                return state.as_ref();
+            }
+            ffi::PyErr_Clear(); // a derived type is of no module
+            class = ffi::PyType_GetSlot(class, ffi::Py_tp_base).cast();
+        }
+        None
+    }
+}
+
+/// Likewise, its callback of slow waits.
+///
+/// # Safety
+/// As [`callback_of`].
+unsafe fn slow_of<'a>(object: *mut PyObject) -> Option<&'a Callback> {
+    // SAFETY: the caller's promise.
+    unsafe { state_of(object)?.slow.as_ref() }
+}
+
+/// Likewise, the lines that make locks.
+///
+/// # Safety
+/// As [`callback_of`].
+unsafe fn codes_of<'a>(object: *mut PyObject) -> Option<&'a Codes> {
+    // SAFETY: the caller's promise.
+    unsafe { state_of(object)?.codes.as_ref() }
+}
+
 unsafe extern "C" fn execute(module: *mut PyObject) -> c_int {
     // SAFETY: called once by the interpreter, attached, with fresh module state.
     unsafe {
@@ -202,9 +260,17 @@ unsafe extern "C" fn execute(module: *mut PyObject) -> c_int {
         // Environment, hypervisor and CPUs are found now: later the program may change its environment while threads run.
         ticketlock::machine::init();
         (*state).callback = Box::into_raw(Box::new(Callback::new()));
+        (*state).slow = Box::into_raw(Box::new(Callback::new()));
+        (*state).codes = Box::into_raw(Box::new(Codes::new()));
         #[cfg(all(Py_LIMITED_API, Py_GIL_DISABLED))]
         attach::learn_gil();
-        attach::find_signal_thread();
+        attach::on_import();
+        frames::learn_folders(module);
+        let version = core::ffi::CStr::from_ptr(ffi::Py_GetVersion()).to_string_lossy();
+        ticketlock::telemetry::segment::init(&Program {
+            python: version.split(' ').next().unwrap_or_default(),
+            free_threaded: !attach::always_has_gil(),
+        });
         let types: [(&CStr, TypeMaker); 3] =
             [(c"TicketLock", ticket_lock::new_type), (c"Lock", lock::new_type), (c"RLock", rlock::new_type)];
         for (name, new_type) in types {
@@ -234,15 +300,34 @@ type TypeMaker = unsafe fn(*mut PyObject) -> *mut PyObject;
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
 
 unsafe extern "C" fn traverse(module: *mut PyObject, visit: ffi::visitproc, argument: *mut c_void) -> c_int {
-    // SAFETY: the collector's own function and argument.
-    unsafe { callback(module).map_or(0, |callback| callback.traverse(visit, argument)) }
+    // SAFETY: the collector's own function and argument; the state is zeroed or filled by `execute`.
+    unsafe {
+        let state: *mut ModuleState = ffi::PyModule_GetState(module).cast();
+        let Some(state) = state.as_ref() else { return 0 };
+        for callback in [state.callback.as_ref(), state.slow.as_ref()].into_iter().flatten() {
+            let stop = callback.traverse(visit, argument);
+            if stop != 0 {
+                return stop;
+            }
+        }
+        state.codes.as_ref().map_or(0, |codes| codes.traverse(visit, argument))
+    }
 }
 
 unsafe extern "C" fn clear(module: *mut PyObject) -> c_int {
     // SAFETY: called by the interpreter, attached.
     unsafe {
-        if let Some(callback) = callback(module) {
-            callback.set(ptr::null_mut());
+        let state: *mut ModuleState = ffi::PyModule_GetState(module).cast();
+        if let Some(state) = state.as_ref() {
+            if let Some(callback) = state.callback.as_ref() {
+                callback.set(ptr::null_mut(), watch::arm);
+            }
+            if let Some(callback) = state.slow.as_ref() {
+                callback.set(ptr::null_mut(), |_| ());
+            }
+            if let Some(codes) = state.codes.as_ref() {
+                codes.clear();
+            }
         }
     }
     0
@@ -255,9 +340,15 @@ unsafe extern "C" fn free(module: *mut c_void) {
         clear(module.cast());
         let state: *mut ModuleState = ffi::PyModule_GetState(module.cast()).cast();
         if let Some(state) = state.as_mut() {
-            let callback = core::mem::replace(&mut state.callback, ptr::null_mut());
-            if !callback.is_null() {
-                drop(Box::from_raw(callback));
+            for slot in [&mut state.callback, &mut state.slow] {
+                let callback = core::mem::replace(slot, ptr::null_mut());
+                if !callback.is_null() {
+                    drop(Box::from_raw(callback));
+                }
+            }
+            let codes = core::mem::replace(&mut state.codes, ptr::null_mut());
+            if !codes.is_null() {
+                drop(Box::from_raw(codes));
             }
         }
     }
@@ -274,7 +365,31 @@ unsafe extern "C" fn set_delay_watch(module: *mut PyObject, new: *mut PyObject) 
             if !off {
                 ffi::Py_INCREF(new);
             }
-            callback.set(if off { ptr::null_mut() } else { new });
+            callback.set(if off { ptr::null_mut() } else { new }, watch::arm);
+        }
+        none()
+    }
+}
+
+unsafe extern "C" fn set_slow_wait(module: *mut PyObject, args: *mut *mut PyObject, count: ffi::Py_ssize_t) -> *mut PyObject {
+    // SAFETY: `module` is ours; `count` arguments are alive, and the callback gets a reference for the slot.
+    unsafe {
+        if count != 2 {
+            return values::raise(ffi::PyExc_TypeError, "_set_slow_wait() takes a time in ns and a callable or None");
+        }
+        let Some(from_ns) = values::unsigned(*args) else { return ptr::null_mut() };
+        let new = *args.add(1);
+        let off = new == ffi::Py_None();
+        if !off && ffi::PyCallable_Check(new) == 0 {
+            return values::raise(ffi::PyExc_TypeError, "slow waits want a callable, or None to switch them off");
+        }
+        let state: *mut ModuleState = ffi::PyModule_GetState(module).cast();
+        if let Some(callback) = state.as_ref().and_then(|state| state.slow.as_ref()) {
+            if !off {
+                ffi::Py_INCREF(new);
+            }
+            slow::set_limit(if off { u64::MAX } else { from_ns });
+            callback.set(if off { ptr::null_mut() } else { new }, |_| ());
         }
         none()
     }

@@ -4,9 +4,10 @@ use core::ffi::{CStr, c_int};
 use core::ptr;
 
 use pyo3::ffi::{self, PyObject};
+use ticketlock::telemetry::layout::Kind;
 
 use super::gate::{Gate, Options, Taken};
-use super::gate_members::{FAIRNESS, Gated, ID, NAME, STATS, get_fairness, get_id, get_name, stats};
+use super::gate_members::{FAIRNESS, Gated, ID, NAME, STATS, get_fairness, get_id, get_name, get_stats};
 use super::object::{self, create};
 use super::request::{Request, request};
 use super::tables::{
@@ -86,7 +87,7 @@ static METHODS: Table<[ffi::PyMethodDef; 12]> = Table([
     no_arguments(c"_release_save", release_save, RELEASE_SAVE),
     one_argument(c"_acquire_restore", acquire_restore, ACQUIRE_RESTORE),
     no_arguments(c"_at_fork_reinit", at_fork_reinit, REINIT),
-    no_arguments(c"stats", stats::<Reentrant>, STATS),
+    no_arguments(c"stats", get_stats::<Reentrant>, STATS),
     END_OF_METHODS,
 ]);
 
@@ -187,11 +188,28 @@ impl Reentrant {
     }
 
     /// Gives up the lock altogether. For the owner: a plain release is exact.
+    ///
+    /// # Safety
+    /// Attached; no exception is set; `object` is this lock.
     #[inline]
-    fn give(&self) {
+    unsafe fn give(&self, object: *mut PyObject) {
+        let more = self.gate.observed.releasing();
         self.set_owner(0, 0);
-        // SAFETY: the calling thread holds the lock, and an owner's release is the only one.
-        unsafe { self.gate.lock.raw_unlock() };
+        // SAFETY: the calling thread holds the lock, and an owner's release is the only one; the caller's promise.
+        unsafe { if more { self.give_and_tell(object) } else { self.gate.lock.raw_unlock() } }
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn give_and_tell(&self, object: *mut PyObject) {
+        let left = self.gate.observed.collect();
+        // SAFETY: as in `give`.
+        unsafe {
+            self.gate.lock.raw_unlock();
+            if let Some(left) = left {
+                left.deliver(object);
+            }
+        }
     }
 
     /// Owner and count that belong together, as far as another thread can tell.
@@ -230,9 +248,15 @@ pub(super) unsafe fn new_type(module: *mut PyObject) -> *mut PyObject {
 
 /// Ignores its arguments: they are `__init__`'s, which derived types may give others.
 unsafe extern "C" fn new(class: *mut ffi::PyTypeObject, _args: *mut PyObject, _keywords: *mut PyObject) -> *mut PyObject {
-    let gate = Gate::new(Options::default());
+    let gate = Gate::new(Kind::RLock, Options::default());
     // SAFETY: the interpreter's calling convention.
-    unsafe { create(class, Reentrant { owner: AtomicU64::new(0), count: AtomicU64::new(0), gate }) }
+    unsafe {
+        let object = create(class, Reentrant { owner: AtomicU64::new(0), count: AtomicU64::new(0), gate });
+        if !object.is_null() {
+            state(object).gate.made(object);
+        }
+        object
+    }
 }
 
 unsafe extern "C" fn init(object: *mut PyObject, args: *mut PyObject, keywords: *mut PyObject) -> c_int {
@@ -294,7 +318,7 @@ unsafe extern "C" fn release(object: *mut PyObject, _unused: *mut PyObject) -> *
         }
         match state.count.load(Ordering::Relaxed) {
             count @ 2.. => state.count.store(count - 1, Ordering::Relaxed),
-            _ => state.give(),
+            _ => state.give(object),
         }
         none()
     }
@@ -333,14 +357,15 @@ unsafe extern "C" fn recursion_count(object: *mut PyObject, _unused: *mut PyObje
 unsafe extern "C" fn release_save(object: *mut PyObject, _unused: *mut PyObject) -> *mut PyObject {
     // SAFETY: `object` is ours. `PyTuple_SetItem` takes the reference over, also where it fails.
     unsafe {
-        let state = state(object);
-        let owner = thread_ident();
-        if !state.owned_by(owner) {
-            return not_owned();
-        }
+        // Before anything is looked at: making a tuple may run the collector, and so finalizers that use the lock.
         let saved = ffi::PyTuple_New(2);
         if saved.is_null() {
             return saved;
+        }
+        let (state, owner) = (state(object), thread_ident());
+        if !state.owned_by(owner) {
+            ffi::Py_DECREF(saved);
+            return not_owned();
         }
         for (at, number) in [state.count.load(Ordering::Relaxed), owner].into_iter().enumerate() {
             let number = ffi::PyLong_FromUnsignedLongLong(number);
@@ -350,7 +375,7 @@ unsafe extern "C" fn release_save(object: *mut PyObject, _unused: *mut PyObject)
             }
         }
         // Only now: what cannot be told to the caller must not be given up.
-        state.give();
+        state.give(object);
         saved
     }
 }
@@ -386,6 +411,7 @@ unsafe extern "C" fn at_fork_reinit(object: *mut PyObject, _unused: *mut PyObjec
         let state = state(object);
         state.set_owner(0, 0);
         state.gate.lock.reset();
+        state.gate.observed.reset();
         none()
     }
 }

@@ -4,7 +4,8 @@ use core::ffi::{CStr, c_char, c_void};
 use core::ptr;
 
 use pyo3::ffi::{self, PyObject};
-use ticketlock::Draw;
+use ticketlock::telemetry::locks;
+use ticketlock::{Draw, WaitStats};
 
 use super::object::create;
 use super::tables::{
@@ -133,7 +134,14 @@ unsafe extern "C" fn new(class: *mut ffi::PyTypeObject, args: *mut PyObject, key
                 None => return ptr::null_mut(),
             }
         };
-        create(class, State::new(rule))
+        let object = create(class, State::new(rule));
+        if !object.is_null() {
+            let state = state(object);
+            if locks::sites_are_on() {
+                state.observed.made(object, &state.who());
+            }
+        }
+        object
     }
 }
 
@@ -163,10 +171,10 @@ unsafe fn take(object: *mut PyObject) {
     // SAFETY: the caller's promise.
     unsafe {
         let state = state(object);
-        if let Draw::Wait(queued) = state.lock.draw() {
-            wait(object, queued);
+        match state.lock.draw() {
+            Draw::Wait(queued) => wait(object, queued),
+            Draw::Granted => state.observed.taken(),
         }
-        state.count();
     }
 }
 
@@ -177,7 +185,13 @@ unsafe fn wait(object: *mut PyObject, queued: ticketlock::Queued) {
     // SAFETY: attached; the caller's reference keeps `object` alive; the wait uses nothing of the interpreter.
     unsafe {
         let state = state(object);
-        let waited = attach::detached(|| state.lock.wait(queued, &state.tuning, state.key()));
+        let begun = state.observed.begin_wait(&state.who());
+        let (waited, ns) = attach::detached(|| {
+            let waited = state.lock.wait(queued, &state.tuning, state.key());
+            (waited, begun.lasted())
+        });
+        let stats = WaitStats { ns, polls: waited.outcome.polls, ..WaitStats::default() };
+        state.observed.won(&begun, &stats);
         if let Some(report) = waited.watch {
             if let Some(pending) = watch::capture(report, callback_of(object)) {
                 state.put_pending(pending);
@@ -195,7 +209,7 @@ unsafe fn give(object: *mut PyObject) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
         let state = state(object);
-        if state.has_pending() {
+        if state.observed.releasing() || state.has_pending() {
             return give_and_deliver(object);
         }
         unlock(state)
@@ -225,8 +239,11 @@ unsafe fn give_and_deliver(object: *mut PyObject) -> bool {
     // SAFETY: as in `give`; a method is called without an exception set.
     unsafe {
         let state = state(object);
-        let pending = state.take_pending();
+        let (left, pending) = (state.observed.collect(), state.take_pending());
         let held = unlock(state);
+        if let Some(left) = left {
+            left.deliver(object);
+        }
         if let Some(pending) = pending {
             watch::deliver(&pending, callback_of(object));
         }
@@ -250,7 +267,7 @@ unsafe extern "C" fn acquire(
                     let state = state(object);
                     let taken = state.lock.raw_try_lock();
                     if taken {
-                        state.count();
+                        state.observed.taken();
                     }
                     return boolean(taken);
                 }
@@ -357,5 +374,5 @@ unsafe extern "C" fn get_id(object: *mut PyObject, _closure: *mut c_void) -> *mu
 
 unsafe extern "C" fn get_acquisitions(object: *mut PyObject, _closure: *mut c_void) -> *mut PyObject {
     // SAFETY: `object` is ours.
-    unsafe { ffi::PyLong_FromUnsignedLongLong(state(object).acquisitions()) }
+    unsafe { ffi::PyLong_FromUnsignedLongLong(state(object).observed.acquisitions()) }
 }

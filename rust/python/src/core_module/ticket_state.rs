@@ -3,18 +3,19 @@
 use core::ptr;
 
 use ticketlock::policy::LockKey;
+use ticketlock::telemetry::layout::Kind;
 use ticketlock::{Backoff, TicketLock, Tuning, lock};
 
+use super::observed::{Observed, Who};
 use super::watch::Pending;
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicPtr, AtomicU32, Ordering};
 
 /// One lock, with what is known of it.
 #[repr(C)]
 pub(super) struct State {
     pub(super) lock: TicketLock,
-    /// Tickets have 32 bits, which 100 million acquisitions a second use up in 43 s; this counts on. Written by the holder
-    /// alone, so a plain load and store are exact.
-    acquisitions: AtomicU64,
+    /// Counts on where 32-bit tickets wrap (43 s at 100 million acquisitions a second).
+    pub(super) observed: Observed,
     /// A delay report to be handed over after the release. Stored by the holder.
     pending: AtomicPtr<Pending>,
     /// Unique in the process, never used again.
@@ -27,7 +28,7 @@ impl State {
     pub(super) fn new(backoff: Backoff) -> Self {
         Self {
             lock: TicketLock::new(),
-            acquisitions: AtomicU64::new(0),
+            observed: Observed::new(),
             pending: AtomicPtr::new(ptr::null_mut()),
             id: lock::next_lock_id(),
             generation: AtomicU32::new(0),
@@ -40,14 +41,9 @@ impl State {
         LockKey::new(ptr::from_ref(&self.lock) as u64, self.id, self.generation.load(Ordering::Relaxed) as u16)
     }
 
-    /// Counts one acquisition. For the holder.
-    #[inline]
-    pub(super) fn count(&self) {
-        self.acquisitions.store(self.acquisitions.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-    }
-
-    pub(super) fn acquisitions(&self) -> u64 {
-        self.acquisitions.load(Ordering::Relaxed)
+    /// Who it is, for its record.
+    pub(super) fn who(&self) -> Who<'static> {
+        Who { id: self.id, kind: Kind::TicketLock, name: None }
     }
 
     /// Whether a report waits for the release.
@@ -81,6 +77,7 @@ impl State {
         unsafe { self.lock.reset() };
         self.generation.store(self.generation.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         drop(self.take_pending());
+        self.observed.reset();
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) unsafe fn shown(object: *mut ffi::PyObject) -> String {
 pub(super) unsafe fn text_or(object: *mut ffi::PyObject, otherwise: &str) -> String {
     // SAFETY: `object` is alive until the `DECREF`, and what it lends is copied before.
     unsafe {
-        let text = if object.is_null() { None } else { borrowed_text(object) };
+        let text = if object.is_null() { None } else { borrowed_text(object).map(str::to_owned) };
         ffi::Py_XDECREF(object);
         text.unwrap_or_else(|| {
             ffi::PyErr_Clear();
@@ -101,20 +101,20 @@ pub(super) unsafe fn text_or(object: *mut ffi::PyObject, otherwise: &str) -> Str
     }
 }
 
-/// The text of a `str`. `None` (with an exception set) if it is not UTF-8.
+/// The text of a `str`, lent by it. `None` (with an exception set) if it is not UTF-8.
 ///
 /// # Safety
-/// Attached; `object` is alive.
-unsafe fn borrowed_text(object: *mut ffi::PyObject) -> Option<String> {
+/// Attached; `object` is alive, and stays so as long as the text is used.
+pub(super) unsafe fn borrowed_text<'a>(object: *mut ffi::PyObject) -> Option<&'a str> {
     let mut length: ffi::Py_ssize_t = 0;
-    // SAFETY: the buffer belongs to `object`, which lives, and has the length reported.
+    // SAFETY: the buffer belongs to `object`, which lives, and has the length reported; the interpreter made it UTF-8.
     unsafe {
         let bytes = ffi::PyUnicode_AsUTF8AndSize(object, &raw mut length);
         if bytes.is_null() {
             return None;
         }
         let bytes = core::slice::from_raw_parts(bytes.cast::<u8>(), length as usize);
-        Some(String::from_utf8_lossy(bytes).into_owned())
+        Some(core::str::from_utf8_unchecked(bytes))
     }
 }
 
@@ -128,7 +128,7 @@ pub(super) unsafe fn backoff(object: *mut ffi::PyObject) -> Option<Backoff> {
     // SAFETY: the caller's promise.
     unsafe {
         if ffi::PyUnicode_Check(object) != 0 {
-            if let Some(Ok(rule)) = borrowed_text(object).map(|name| name.parse()) {
+            if let Some(Ok(rule)) = borrowed_text(object).map(str::parse) {
                 return Some(rule);
             }
             ffi::PyErr_Clear(); // a lone surrogate is no name either
@@ -194,7 +194,7 @@ unsafe fn fairness(object: *mut ffi::PyObject) -> Option<Fairness> {
             raise(ffi::PyExc_TypeError, &message);
             return None;
         }
-        if let Some(Ok(fairness)) = borrowed_text(object).map(|name| name.parse()) {
+        if let Some(Ok(fairness)) = borrowed_text(object).map(str::parse) {
             return Some(fairness);
         }
         ffi::PyErr_Clear(); // a lone surrogate is no name either

@@ -45,7 +45,10 @@ impl Callback {
     }
 
     /// A new reference to the callback, or null.
-    unsafe fn get(&self) -> *mut ffi::PyObject {
+    ///
+    /// # Safety
+    /// Attached.
+    pub(super) unsafe fn get(&self) -> *mut ffi::PyObject {
         let slot = self.slot();
         if !slot.is_null() {
             // SAFETY: attached, and the slot's reference keeps the callback alive.
@@ -58,18 +61,16 @@ impl Callback {
         !self.slot().is_null()
     }
 
-    /// Replaces the callback; takes over the reference (null: none).
+    /// Replaces the callback; takes over the reference (null: none). `changed` is called, in the order of the callbacks, if
+    /// there was none before, or is none now: with whether there is one.
     ///
     /// # Safety
     /// Attached.
-    pub(super) unsafe fn set(&self, callback: *mut ffi::PyObject) {
+    pub(super) unsafe fn set(&self, callback: *mut ffi::PyObject, changed: fn(bool)) {
         let mut slot = self.slot();
         let former = core::mem::replace(&mut *slot, callback);
-        // Still locked: the counts must change in the order of the callbacks.
-        match (former.is_null(), callback.is_null()) {
-            (true, false) => watch::arm(),
-            (false, true) => watch::disarm(),
-            _ => {}
+        if former.is_null() != callback.is_null() {
+            changed(former.is_null());
         }
         drop(slot);
         if !former.is_null() {
@@ -88,6 +89,11 @@ impl Callback {
         // SAFETY: the collector's own function and argument.
         if slot.is_null() { 0 } else { unsafe { visit(*slot, argument) } }
     }
+}
+
+/// For [`Callback::set`]: waits look for reports while there is a callback.
+pub(super) fn arm(on: bool) {
+    if on { watch::arm() } else { watch::disarm() }
 }
 
 /// Makes the report of a wait that just ended, if this interpreter has a callback. The calling thread holds the lock.

@@ -7,6 +7,7 @@
 mod bench;
 mod delays;
 mod machine;
+mod segment;
 
 use pyo3::prelude::*;
 
@@ -19,4 +20,6 @@ mod _lab {
     use super::delays::{delays, set_delay_watch};
     #[pymodule_export]
     use super::machine::machine;
+    #[pymodule_export]
+    use super::segment::{SegmentReader, own_segment, set_sites, telemetry};
 }

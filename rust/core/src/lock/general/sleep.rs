@@ -22,6 +22,20 @@ use crate::policy::Fairness;
 use crate::policy::constants::{DUE_SPIN_NS, SIGNAL_SLICE_NS};
 use crate::policy::pacing::Watch;
 use crate::sync::{Ordering, fault_point, model_fence, order};
+#[cfg(not(any(ticketlock_loom, ticketlock_shuttle)))]
+use crate::telemetry::threads::{Doing, now_doing as doing};
+
+/// A model's threads tell nobody what they do.
+#[cfg(any(ticketlock_loom, ticketlock_shuttle))]
+mod untold {
+    pub(super) enum Doing {
+        Parked,
+        Spinning,
+    }
+    pub(super) fn doing(_: Doing) {}
+}
+#[cfg(any(ticketlock_loom, ticketlock_shuttle))]
+use untold::{Doing, doing};
 
 /// One sleeper.
 struct Sleeper<'a> {
@@ -81,7 +95,9 @@ impl Sleeper<'_> {
             let until = [look, limit, deadline, slice_ends].into_iter().flatten().min();
             self.stats.parks += 1;
             fault_point("P4");
+            doing(Doing::Parked);
             let woke = self.node.parker.sleep(until); // P4
+            doing(Doing::Spinning);
             fault_point("woke");
             let had = match self.node.parker.state() {
                 HANDED => self.handed(),

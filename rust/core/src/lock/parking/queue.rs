@@ -50,7 +50,7 @@ pub(crate) struct Queue {
     /// State of a xorshift generator.
     random: u32,
     /// Waiters per lane.
-    waiters: [u16; LANES_PER_BUCKET],
+    waiters: [u32; LANES_PER_BUCKET],
     /// When a lane of this bucket last left the fast mode, ns.
     pub(super) fenced_at_ns: u64,
 }
@@ -88,7 +88,7 @@ impl Queue {
 
     /// Waiters in `lane`.
     pub(crate) fn waiters(&self, lane: Lane) -> u32 {
-        u32::from(self.waiters[lane.in_bucket()])
+        self.waiters[lane.in_bucket()]
     }
 
     /// The eldest waiter for the lock at `lock`.
