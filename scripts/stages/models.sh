@@ -31,6 +31,10 @@ CARGO_TARGET_DIR="$base/faults" RUSTFLAGS="--cfg ticketlock_faults" \
 # The large scenes of the x86-TSO explorer; `make test` runs the small ones.
 CARGO_TARGET_DIR="$base/plain" run cargo test --locked --release --package ticketlock --test tso_lock -- --ignored --nocapture
 
+# The reader of segments against hostile bytes; `make test` does so for two seconds.
+CARGO_TARGET_DIR="$base/plain" TICKETLOCK_FUZZ_SECONDS=60 TICKETLOCK_FUZZ_INPUTS=1000000 \
+  run cargo test --locked --release --package ticketlock --test fuzz_reader -- --nocapture
+
 # The machine code of an uncontended pair, as users build it.
 CARGO_TARGET_DIR="$base/plain" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=false \
   run cargo test --locked --release --package ticketlock --test one_locked_instruction -- --nocapture

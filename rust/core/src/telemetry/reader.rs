@@ -21,6 +21,12 @@ pub trait Bytes {
     /// # Errors
     /// The system's.
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// How many there are.
+    ///
+    /// # Errors
+    /// The system's.
+    fn length(&self) -> io::Result<u64>;
 }
 
 impl Bytes for [u8] {
@@ -30,12 +36,30 @@ impl Bytes for [u8] {
         into[..length].copy_from_slice(&rest[..length]);
         Ok(length)
     }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+}
+
+impl<B: Bytes + ?Sized> Bytes for &B {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        (**self).read_at(into, offset)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        (**self).length()
+    }
 }
 
 #[cfg(unix)]
 impl Bytes for std::fs::File {
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         std::os::unix::fs::FileExt::read_at(self, into, offset)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
     }
 }
 
@@ -253,7 +277,7 @@ pub struct Sample {
     pub threads: Vec<ThreadView>,
     /// What found no room.
     pub dropped: Dropped,
-    /// Live locks with a record, their acquisitions, contended ones and waiting times.
+    /// Live locks with a record; acquisitions, contended ones and waiting time of these and of those that are gone.
     pub totals: [u64; 4],
     /// Number of the next event.
     pub next_event: u64,
@@ -268,8 +292,11 @@ struct Place {
     used: usize,
 }
 
-/// Largest file that is believed, bytes; ours have 70 MiB.
-const LARGEST: u64 = 1 << 30;
+/// Largest file that is believed, bytes; ours have 76 MiB, and a reader may copy all of it.
+const LARGEST: u64 = 1 << 28;
+
+/// Longest record that is believed, bytes; also of a section with room for none.
+const LONGEST_RECORD: u64 = 1 << 16;
 
 /// Looks at a record that changes before it is taken as it is.
 const LOOKS: u32 = 8;
@@ -326,8 +353,8 @@ impl<B: Bytes> Reader<B> {
             return Err(Error::Version { found });
         }
         let size = words[header::SIZE];
-        if words[header::LENGTH] < HEADER_BYTES as u64 || size > LARGEST {
-            return Err(Error::NotASegment("its sizes make no sense"));
+        if words[header::LENGTH] < HEADER_BYTES as u64 || size > LARGEST || self.bytes.length()? < size {
+            return Err(Error::NotASegment("it is shorter than it says, or too long"));
         }
         let mut places = [Place::default(); SECTIONS.len()];
         // The table has room for so many entries within the header.
@@ -340,6 +367,7 @@ impl<B: Bytes> Reader<B> {
                 || offset < HEADER_BYTES as u64
                 || offset % 8 != 0
                 || (stride as usize) < section.stride()
+                || stride > LONGEST_RECORD
                 || (section != Section::Strings && stride % 8 != 0)
                 || (section == Section::Strings && stride != 1)
             {
@@ -375,7 +403,11 @@ impl<B: Bytes> Reader<B> {
         let threads = self.records(places[Section::Threads as usize])?;
         let stride = places[Section::Threads as usize].stride / 8;
         let threads = threads.chunks_exact(stride).filter_map(thread_view).collect();
-        let (locks, totals) = self.locks(places[Section::Locks as usize], limit)?;
+        let (locks, mut totals) = self.locks(places[Section::Locks as usize], limit)?;
+        for retired in sites.iter().map(|site| &site.retired) {
+            let amounts = [0, retired.acquisitions.unwrap_or(0), retired.contended, retired.wait_ns_sum];
+            totals.iter_mut().zip(amounts).for_each(|(total, amount)| *total = total.wrapping_add(amount));
+        }
         let dropped = core::array::from_fn(|at| head[header::DROPPED_LOCKS + at]);
         Ok(Sample { process: process(&head), locks, sites, threads, dropped, totals, next_event: head[header::EVENTS] })
     }

@@ -154,6 +154,7 @@ fn write_header(segment: Segment) {
         set(entry + 2, section.stride() as u64);
         set(entry + 3, section.capacity(segment.size) as u64);
     }
+    segment.set_used(Section::Sites, 1); // number 0: nobody looked
     segment.set_text(header::LIBRARY, env!("CARGO_PKG_VERSION"));
     write_process(segment);
     // Last, for readers that find a segment being made.

@@ -107,8 +107,6 @@ const TAKEN: u32 = u32::MAX;
 
 #[cold]
 fn write(segment: Segment, key: u64, path: &str, line: u32, function: &str, internal: bool) -> Option<Site> {
-    // Number 0 is taken by nobody.
-    let _ = segment.word(Section::Sites.entry() + 4).compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed);
     let Some(number) = segment.take_fresh(Section::Sites, 1) else {
         segment.dropped(header::DROPPED_SITES);
         return None;

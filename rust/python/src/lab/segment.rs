@@ -26,6 +26,10 @@ impl ticketlock::telemetry::reader::Bytes for NoFile {
     fn read_at(&self, _: &mut [u8], _: u64) -> std::io::Result<usize> {
         Ok(0)
     }
+
+    fn length(&self) -> std::io::Result<u64> {
+        Ok(0)
+    }
 }
 
 /// SegmentReader(fd, /)
