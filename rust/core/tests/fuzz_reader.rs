@@ -221,14 +221,12 @@ fn no_bytes_make_the_reader_panic() {
         if inputs >= corpus.len() as u64 {
             change(&mut bytes, &mut dice);
         }
-        match catch_unwind(AssertUnwindSafe(|| read(&bytes).is_ok())) {
-            Ok(good) => accepted += u64::from(good),
-            Err(_) => {
-                let path = std::env::temp_dir().join(format!("ticketlock-fuzz-{seed}-{inputs}.bin"));
-                std::fs::write(&path, &bytes).unwrap();
-                panic!("seed {seed}, input {inputs} (from {}): kept as {}", corpus[index].0, path.display());
-            }
-        }
+        let Ok(good) = catch_unwind(AssertUnwindSafe(|| read(&bytes).is_ok())) else {
+            let path = std::env::temp_dir().join(format!("ticketlock-fuzz-{seed}-{inputs}.bin"));
+            std::fs::write(&path, &bytes).unwrap();
+            panic!("seed {seed}, input {inputs} (from {}): kept as {}", corpus[index].0, path.display());
+        };
+        accepted += u64::from(good);
         inputs += 1;
     }
     eprintln!("seed {seed}: {inputs} inputs, {accepted} accepted, in {:?}", begin.elapsed());

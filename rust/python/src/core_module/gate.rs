@@ -145,25 +145,33 @@ impl Gate {
     }
 
     /// Takes the lock if it is free, whoever waits.
+    ///
+    /// # Safety
+    /// Attached; no exception is set.
     #[inline]
-    pub(super) fn try_take(&self) -> bool {
+    pub(super) unsafe fn try_take(&self) -> bool {
         let taken = self.lock.raw_try_lock();
         if taken {
-            self.observed.taken();
+            // SAFETY: the caller's promise.
+            unsafe { self.observed.taken_in_order(self.id, false) };
         }
         taken
     }
 
     /// The first step of an acquisition that may wait. With a GIL it takes a free lock whoever waits: giving way would cost
     /// a switch of threads for every acquisition. Without, it gives way to those who spin.
+    ///
+    /// # Safety
+    /// Attached; no exception is set.
     #[inline]
-    pub(super) fn first_try(&self) -> bool {
+    pub(super) unsafe fn first_try(&self) -> bool {
         #[cfg(not(Py_GIL_DISABLED))]
         let taken = self.lock.raw_try_lock();
         #[cfg(Py_GIL_DISABLED)]
         let taken = self.lock.raw_try_lock_in_line();
         if taken {
-            self.observed.taken();
+            // SAFETY: the caller's promise.
+            unsafe { self.observed.taken_in_order(self.id, true) };
         }
         taken
     }
@@ -210,7 +218,9 @@ impl Gate {
                 None => Resume::Wait,
             };
             let taken = attach::handling_signals(wait_once, resume).unwrap_or(Taken::Raised);
-            if !ended.get() {
+            if ended.get() {
+                self.observed.note_order(self.id, taken == Taken::Yes);
+            } else {
                 Observed::gave_up(&begun, &waiting.stats, false);
             }
             taken

@@ -220,7 +220,7 @@ unsafe fn release_and_tell(object: *mut PyObject) -> bool {
     // SAFETY: `object` is ours, as the caller says; a method is called without an exception set.
     unsafe {
         let gate = gate(object);
-        let left = gate.observed.collect();
+        let left = gate.observed.collect(gate.id);
         let released = unlock(gate);
         if let Some(left) = left {
             left.deliver(object);

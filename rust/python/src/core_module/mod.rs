@@ -11,6 +11,7 @@ mod gate_members;
 mod lock;
 mod object;
 mod observed;
+pub(crate) mod order;
 mod request;
 mod rlock;
 mod slow;

@@ -24,7 +24,7 @@ use ticketlock::telemetry::segment;
 use ticketlock::telemetry::sites::Site;
 use ticketlock::telemetry::threads::{self, ThreadRecord};
 
-use super::{codes_of, frames, slow};
+use super::{codes_of, frames, order, slow};
 use crate::attach::thread_ident;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -36,6 +36,8 @@ mod attention {
     pub(super) const BLAME: u32 = 2;
     /// The record's count of earlier acquisitions is to be completed.
     pub(super) const REBASE: u32 = 4;
+    /// The order of locks is noted. From the lock's making on, and for good.
+    pub(super) const ORDER: u32 = 8;
 }
 
 /// The observed side of one lock.
@@ -69,12 +71,12 @@ pub(super) struct Left {
 }
 
 impl Observed {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             record: AtomicPtr::new(ptr::null_mut()),
             acquisitions: AtomicU64::new(0),
             owner: AtomicU64::new(0),
-            attention: AtomicU32::new(0),
+            attention: AtomicU32::new(if order::is_on() { attention::ORDER } else { 0 }),
         }
     }
 
@@ -108,7 +110,7 @@ impl Observed {
         match self.record.compare_exchange(ptr::null_mut(), ptr::from_ref(fresh).cast_mut(), Ordering::AcqRel, Ordering::Acquire)
         {
             Ok(_) => {
-                // pairs with: the acquire swap in `collect`, so that a release that sees the bit sees the record.
+                // pairs with: the acquire in `collect`, so that a release that sees the bit sees the record.
                 self.attention.fetch_or(attention::REBASE, Ordering::Release);
                 fresh
             }
@@ -123,9 +125,34 @@ impl Observed {
         }
     }
 
+    /// Counts an acquisition of lock `id`, and notes its order if it is to. `waiting` unless it would have left without. For the
+    /// holder.
+    ///
+    /// # Safety
+    /// Attached; no exception is set.
+    #[inline]
+    pub(super) unsafe fn taken_in_order(&self, id: u64, waiting: bool) {
+        self.taken();
+        if self.attention.load(Ordering::Relaxed) & attention::ORDER != 0 {
+            // SAFETY: the caller's promise.
+            unsafe { order::taken(id, waiting) };
+        }
+    }
+
+    /// Notes the order of an acquisition that waited, if it got the lock. For the holder.
+    ///
+    /// # Safety
+    /// Attached; no exception is set.
+    pub(super) unsafe fn note_order(&self, id: u64, got: bool) {
+        if got && self.attention.load(Ordering::Relaxed) & attention::ORDER != 0 {
+            // SAFETY: the caller's promise.
+            unsafe { order::taken(id, true) };
+        }
+    }
+
     /// Counts an acquisition. For the holder.
     #[inline]
-    pub(super) fn taken(&self) {
+    fn taken(&self) {
         let record = self.record.load(Ordering::Relaxed);
         if record.is_null() {
             self.acquisitions.store(self.acquisitions.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
@@ -151,9 +178,12 @@ impl Observed {
 
     /// What is to be done after the release. For the holder.
     #[cold]
-    pub(super) fn collect(&self) -> Option<Left> {
+    pub(super) fn collect(&self, id: u64) -> Option<Left> {
         // pairs with: the release in `registered`, and in `begin_wait`.
-        let bits = self.attention.swap(0, Ordering::AcqRel);
+        let bits = self.attention.fetch_and(attention::ORDER, Ordering::AcqRel);
+        if bits & attention::ORDER != 0 {
+            order::released(id);
+        }
         let record = self.record()?;
         record.released();
         if bits & attention::REBASE != 0 {
@@ -182,7 +212,7 @@ impl Observed {
             frames::name_threads(record.owner());
             if locks::take_token(since_ns) {
                 record.ask_where(since_ns);
-                // pairs with: the acquire swap in `collect`.
+                // pairs with: the acquire in `collect`.
                 self.attention.fetch_or(attention::BLAME, Ordering::Release);
                 frames::site()
             } else {
@@ -243,7 +273,7 @@ impl Observed {
     pub(super) fn reset(&self) {
         self.owner.store(0, Ordering::Relaxed);
         // What is still to be completed stays to be completed.
-        self.attention.fetch_and(attention::REBASE, Ordering::Relaxed);
+        self.attention.fetch_and(attention::REBASE | attention::ORDER, Ordering::Relaxed);
         if let Some(record) = self.record() {
             record.released();
         }

@@ -160,8 +160,10 @@ impl Reentrant {
             return taken;
         }
         let taken = match asked {
-            Request::Try => self.gate.try_take(),
-            Request::Wait(_) => self.gate.first_try(),
+            // SAFETY: the caller's promise.
+            Request::Try => unsafe { self.gate.try_take() },
+            // SAFETY: likewise.
+            Request::Wait(_) => unsafe { self.gate.first_try() },
         };
         if taken {
             self.set_owner(thread, 1);
@@ -202,7 +204,7 @@ impl Reentrant {
     #[cold]
     #[inline(never)]
     unsafe fn give_and_tell(&self, object: *mut PyObject) {
-        let left = self.gate.observed.collect();
+        let left = self.gate.observed.collect(self.gate.id);
         // SAFETY: as in `give`.
         unsafe {
             self.gate.lock.raw_unlock();

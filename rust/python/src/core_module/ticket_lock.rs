@@ -173,7 +173,7 @@ unsafe fn take(object: *mut PyObject) {
         let state = state(object);
         match state.lock.draw() {
             Draw::Wait(queued) => wait(object, queued),
-            Draw::Granted => state.observed.taken(),
+            Draw::Granted => state.observed.taken_in_order(state.id, true),
         }
     }
 }
@@ -192,6 +192,7 @@ unsafe fn wait(object: *mut PyObject, queued: ticketlock::Queued) {
         });
         let stats = WaitStats { ns, polls: waited.outcome.polls, ..WaitStats::default() };
         state.observed.won(&begun, &stats);
+        state.observed.note_order(state.id, true);
         if let Some(report) = waited.watch {
             if let Some(pending) = watch::capture(report, callback_of(object)) {
                 state.put_pending(pending);
@@ -239,7 +240,7 @@ unsafe fn give_and_deliver(object: *mut PyObject) -> bool {
     // SAFETY: as in `give`; a method is called without an exception set.
     unsafe {
         let state = state(object);
-        let (left, pending) = (state.observed.collect(), state.take_pending());
+        let (left, pending) = (state.observed.collect(state.id), state.take_pending());
         let held = unlock(state);
         if let Some(left) = left {
             left.deliver(object);
@@ -267,7 +268,7 @@ unsafe extern "C" fn acquire(
                     let state = state(object);
                     let taken = state.lock.raw_try_lock();
                     if taken {
-                        state.observed.taken();
+                        state.observed.taken_in_order(state.id, false);
                     }
                     return boolean(taken);
                 }

@@ -21,5 +21,5 @@ mod _lab {
     #[pymodule_export]
     use super::machine::machine;
     #[pymodule_export]
-    use super::segment::{SegmentReader, own_segment, set_sites, telemetry};
+    use super::segment::{SegmentReader, order_inversions, own_segment, set_order, set_sites, telemetry};
 }

@@ -10,6 +10,7 @@ use ticketlock::telemetry::reader::{BlameView, Counts, Error, LockView, ProcessV
 use ticketlock::telemetry::{locks, segment};
 
 use crate::attach;
+use crate::core_module::order;
 
 #[cfg(unix)]
 type Source = std::fs::File;
@@ -260,4 +261,33 @@ pub(super) fn telemetry(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 #[pyo3(signature = (on, /))]
 pub(super) fn set_sites(on: bool) {
     locks::set_sites(on);
+}
+
+/// Whether locks made from now on note in which order threads take them.
+#[pyfunction]
+#[pyo3(signature = (on, /))]
+pub(super) fn set_order(on: bool) {
+    order::set(on);
+}
+
+/// Pairs of locks that were taken in both orders, each a dict: first, then (ids), first_site, then_site (numbers of sites,
+/// None if unknown), ident, and the same of the pair that leads back, as a dict under back.
+#[pyfunction]
+pub(super) fn order_inversions(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let pair_dict = |pair: &order::Pair| -> PyResult<Bound<'_, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("first", pair.first)?;
+        dict.set_item("then", pair.then)?;
+        dict.set_item("first_site", pair.first_site.checked_sub(1))?;
+        dict.set_item("then_site", pair.then_site.checked_sub(1))?;
+        dict.set_item("ident", pair.ident)?;
+        Ok(dict)
+    };
+    let list = PyList::empty(py);
+    for inversion in order::inversions() {
+        let dict = pair_dict(&inversion.pair)?;
+        dict.set_item("back", pair_dict(&inversion.back)?)?;
+        list.append(dict)?;
+    }
+    Ok(list)
 }
