@@ -8,12 +8,16 @@ from typing import Any
 
 import fake_lab
 import jsonschema
+import monitor_fakes
 import pytest
 from conftest import REAL, command
 from referencing import Registry, Resource
 from ticketlock import bench
+from ticketlock.monitor.build import build
+from ticketlock.monitor.document import dumps, to_json
+from ticketlock.monitor.merge import merge
 
-NAMES = ("info-1", "bench-1")
+NAMES = ("info-1", "bench-1", "snapshot-1")
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -82,3 +86,37 @@ def test_scripted_info_obeys() -> None:
 
 def test_info_of_this_machine_obeys() -> None:
     validator("info-1").validate(strict(command("info", "--json", program=REAL).stdout.decode()))
+
+
+@pytest.mark.parametrize("fake", ["empty", "few", "many", "hostile", "deadlock", "abandoned"])
+def test_snapshots_obey(fake: str) -> None:
+    reading = getattr(monitor_fakes, fake)
+    total, interval = build(reading(tick=2), None), build(reading(tick=3), reading(tick=2), lambda native_id: False)
+    for snapshot in (total, interval, merge(total, interval)):
+        validator("snapshot-1").validate(strict(dumps(snapshot)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_snapshots_of_rubbish_obey(seed: int) -> None:
+    earlier, later = monitor_fakes.rubbish(seed), monitor_fakes.rubbish(seed + 1000)
+    later["process"] = earlier["process"]
+    for snapshot in (build(later, None), build(later, earlier)):
+        validator("snapshot-1").validate(strict(dumps(snapshot)))
+
+
+def test_the_schema_of_snapshots_refuses_what_is_wrong() -> None:
+    document = to_json(build(monitor_fakes.few(3), monitor_fakes.few(2)))
+    validator("snapshot-1").validate(json.loads(json.dumps(document)))
+    for spoil in (
+        lambda document: document.pop("cycles"),
+        lambda document: document.update(schema="ticketlock.snapshot/2"),
+        lambda document: document["dropped"].update(locks=0),
+        lambda document: document["locks"][0].pop("site"),
+        lambda document: document["locks"][0].update(contended=None),
+        lambda document: document["locks"][0].update(wait_share=-0.5),
+        lambda document: document["locks"][0]["wait_ns"].update(p50="1ms"),
+        lambda document: document["threads"][0].update(state="asleep"),
+    ):
+        bad = json.loads(json.dumps(document))
+        spoil(bad)
+        assert not validator("snapshot-1").is_valid(bad)
