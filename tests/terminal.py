@@ -24,8 +24,10 @@ class TerminalRun:
         program: list[str] = FAKE,
         rows: int = 24,
         columns: int = 80,
+        stdin: Any = None,
         stdout: Any = None,
         own_group: bool = False,
+        own_session: bool = False,
         **changes: str | None,
     ) -> None:
         self.rows, self.columns = rows, columns
@@ -35,10 +37,11 @@ class TerminalRun:
         self.process = subprocess.Popen(
             [*program, *arguments],
             env=environment(**changes),
-            stdin=slave,
+            stdin=slave if stdin is None else stdin,
             stdout=slave if stdout is None else stdout,
             stderr=slave,
             process_group=0 if own_group else None,
+            start_new_session=own_session,
         )
         os.close(slave)
         self._changed = threading.Condition()

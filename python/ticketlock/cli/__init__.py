@@ -33,9 +33,14 @@ def _guarded(argv: list[str]) -> int:
 
 
 def _reported(argv: list[str]) -> int:
+    from ticketlock.monitor.errors import MonitorError
+
+    from .options import COMMANDS
     from .output import ReaderGoneError, UsageError, complain, silence
     from .signals import Aborted
+    from .text import clean
 
+    command = f"ticketlock {argv[0]}" if argv[:1] and argv[0] in COMMANDS else "ticketlock"
     try:
         try:
             code = _dispatch(argv)
@@ -44,9 +49,11 @@ def _reported(argv: list[str]) -> int:
         sys.stdout.flush()
         return code
     except UsageError as mistake:
-        command = "ticketlock bench" if argv[:1] == ["bench"] else "ticketlock info" if argv[:1] == ["info"] else "ticketlock"
-        complain(command, f"{mistake}\nTry '{command} --help'.")
+        complain(command, f"{clean(str(mistake))}\nTry '{command} --help'.")
         return USAGE
+    except MonitorError as obstacle:
+        complain(command, clean(str(obstacle)))
+        return obstacle.exit_code
     except Aborted as aborted:
         silence(sys.stdout)
         return 128 + aborted.signum
@@ -59,17 +66,16 @@ def _reported(argv: list[str]) -> int:
 
 
 def _dispatch(argv: list[str]) -> int:
+    from importlib import import_module
+
     from . import options
     from .output import UsageError, terminal
 
     parsed = options.parse(argv)
     if parsed.command is None:
-        raise UsageError("give a command: info or bench")
-    out = terminal(sys.stdout, parsed.color, parsed.ascii)
-    if parsed.command == "info":
-        from . import info
-
-        return info.run(parsed, out)
-    from . import bench
-
-    return bench.run(parsed, out, terminal(sys.stderr, parsed.color, parsed.ascii), argv)
+        raise UsageError(f"give a command: {', '.join(options.COMMANDS[:-1])} or {options.COMMANDS[-1]}")
+    parsed.argv = argv
+    run = import_module(f".{parsed.command}", __package__).run
+    color, ascii_only = getattr(parsed, "color", "auto"), getattr(parsed, "ascii", False)
+    code: int = run(parsed, terminal(sys.stdout, color, ascii_only), terminal(sys.stderr, color, ascii_only))
+    return code

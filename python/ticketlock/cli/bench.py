@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 OK, FAILED = 0, 1
 
 
-def run(options: argparse.Namespace, out: Terminal, err: Terminal, argv: list[str]) -> int:
+def run(options: argparse.Namespace, out: Terminal, err: Terminal) -> int:
     """Measure, or list what can be measured."""
     engine = engine_for(options.driver)
     if options.preset == "list":
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace, out: Terminal, err: Terminal, argv: list[st
         raise UsageError(f"{name}: '{bad.value}' is not accepted; give {bad.accepted}") from None
     file = None if options.output is None else OutputFile(options.output)
     with Interrupts() as interrupts:
-        results = _measure(ready, engine, options, out, err, interrupts, "ticketlock " + shlex.join(argv))
+        results = _measure(ready, engine, options, out, err, interrupts, "ticketlock " + shlex.join(options.argv))
         code = _deliver(results, options, out, file)
         return interrupts.exit_code or code
 

@@ -22,6 +22,10 @@ class Glyphs:
     stale: str
     best: str
     tie: str
+    rising: str
+    falling: str
+    cut: str
+    pointer: str
 
 
 UNICODE = Glyphs(
@@ -38,6 +42,10 @@ UNICODE = Glyphs(
     stale="○",
     best="*",
     tie="~",
+    rising="▲",
+    falling="▼",
+    cut="…",
+    pointer="▶",
 )
 
 ASCII = Glyphs(
@@ -54,6 +62,10 @@ ASCII = Glyphs(
     stale="o",
     best="*",
     tie="~",
+    rising="^",
+    falling="v",
+    cut="~",
+    pointer=">",
 )
 
 
@@ -62,7 +74,7 @@ def for_encoding(encoding: str | None, ascii_only: bool) -> Glyphs:
     if ascii_only or not encoding:
         return ASCII
     try:
-        "─│└┤█░▁▂▃▄▅▆▇·●○⣿⠁".encode(encoding)
+        "─│└┤█░▁▂▃▄▅▆▇·●○▲▼…▶⣿⠁".encode(encoding)
     except (UnicodeEncodeError, LookupError):
         return ASCII
     return UNICODE

@@ -5,26 +5,36 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import textwrap
+from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
-from ticketlock.bench.presets import DRIVERS, PHANTOM_LINE, PRESETS, PYTHON_PRESETS, default_of
-from ticketlock.bench.topology import PIN_POLICIES
-
 from .output import UsageError
+from .run import split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from _typeshed import SupportsWrite
 
-EXIT_CODES = "exit codes: 0 ok, 1 failed, 2 wrong usage, 130 interrupted, 141 the reader of the output went away, 143 terminated"
+# In the order of the help. A command is a module here with `add(commands)`, which adds its options, and
+# `run(options, out, err)`, which returns the exit code; only what works stands in the list.
+COMMANDS = ("info", "bench", "run", "top", "ps", "dump", "attach")
+
+# Where the options of a command are not with the command itself.
+MODULES = {"bench": "bench_options"}
+
+EXIT_CODES = """\
+exit codes: 0 ok, 1 failed, 2 wrong usage, 3 no such process, or none that reports, 4 not permitted, 5 unknown format,
+  6 a threshold was exceeded, 130 interrupted, 141 the reader of the output went away, 143 terminated"""
 
 ENVIRONMENT = """\
 environment:
   TICKETLOCK_HYPERVISOR=auto|none|present   what the delay cap assumes
   TICKETLOCK_DELAY_CAP=N                    largest tuned delay, in units
   TICKETLOCK_CPUS=N                         usable CPUs that the locks assume
+  TICKETLOCK_TELEMETRY=auto|0|file          how the locks of a process report: best, not at all, in a file
+  TICKETLOCK_SITES=0|1                      whether each lock remembers the line that created it
+  TICKETLOCK_PATCH=0                        replace no locks, whatever asks for it
   NO_COLOR, FORCE_COLOR                     colour off or on (--color goes first)
 """
 
@@ -43,8 +53,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The options of a command line."""
-    return _parser().parse_args(_joined(argv))
+    """The options of a command line. What `run` is to run is in `program`, and no option of ours."""
+    if argv[:1] == ["run"]:
+        own, program = split(argv[1:])
+        return _parser(argv[:1]).parse_args(["run", *own], argparse.Namespace(program=program))
+    return _parser(argv[:1]).parse_args(_joined(argv))
 
 
 def _joined(argv: Sequence[str]) -> list[str]:
@@ -58,28 +71,47 @@ def _joined(argv: Sequence[str]) -> list[str]:
     return joined
 
 
-def _parser() -> Parser:
+def _parser(first: Sequence[str]) -> Parser:
     from ticketlock import __version__
 
     parser = Parser(
         prog="ticketlock",
-        description="Fair locks: what this machine is, and how locks behave on it.",
-        epilog=_epilog("ticketlock info\n  ticketlock bench\n  ticketlock bench semaphore --threads 1,2,4 --live", ENVIRONMENT),
+        description="Fair locks: what they report about themselves in running programs, and how they behave on this machine.",
+        epilog=epilog(
+            "ticketlock ps\n  ticketlock top 4242\n  ticketlock dump 4242\n  ticketlock bench semaphore --threads 1,2,4 --live",
+            ENVIRONMENT,
+        ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"ticketlock {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-    _info(commands)
-    _bench(commands)
+    # A command that is named is all that is needed; the help lists all of them.
+    for name in first if first and first[0] in COMMANDS else COMMANDS:
+        module = MODULES.get(name, name)
+        import_module(f".{module}", __package__).add(commands)
     return parser
 
 
-def _epilog(examples: str, *more: str) -> str:
+def subparser(commands: argparse._SubParsersAction[Parser], name: str, summary: str, description: str, examples: str) -> Parser:
+    """The parser of a command, which other options are added to."""
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=epilog(examples, ENVIRONMENT),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def epilog(examples: str, *more: str) -> str:
+    """What stands at the end of a help text."""
     return "\n".join([f"examples:\n  {examples}\n", *more, EXIT_CODES])
 
 
-def _terminal_options(parser: argparse.ArgumentParser) -> None:
+def terminal_options(parser: argparse.ArgumentParser) -> None:
+    """Options of everything that people look at."""
     group = parser.add_argument_group("output on terminals")
     group.add_argument(
         "--color",
@@ -88,106 +120,3 @@ def _terminal_options(parser: argparse.ArgumentParser) -> None:
         help="colour (default: auto, on a terminal unless NO_COLOR is set)",
     )
     group.add_argument("--ascii", action="store_true", help="draw with ASCII only (default: as the stream's encoding allows)")
-
-
-def _info(commands: argparse._SubParsersAction[Parser]) -> None:
-    info = commands.add_parser(
-        "info",
-        help="describe this machine: hypervisor, delay cap, pause cost, usable CPUs",
-        description="Describe this machine as the locks see it.",
-        epilog=_epilog("ticketlock info\n  ticketlock info --json\n  TICKETLOCK_HYPERVISOR=none ticketlock info", ENVIRONMENT),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    info.add_argument("--json", action="store_true", help="strict JSON (schema ticketlock.info/1)")
-    _terminal_options(info)
-
-
-def _bench(commands: argparse._SubParsersAction[Parser]) -> None:
-    presets = "\n".join(f"  {preset.name:14} {preset.summary}" for preset in PRESETS.values())
-    python = "\n".join(f"  {preset.name:14} {preset.summary}" for preset in PYTHON_PRESETS.values())
-    bench = commands.add_parser(
-        "bench",
-        help="measure locks against each other on this machine",
-        description=f"Measure locks against each other on real threads of this machine.\n\npresets:\n{presets}\n"
-        f"  {'list':14} show presets with their defaults, and all lock identifiers\n\n"
-        f"presets with --driver python:\n{python}\n\n"
-        + textwrap.fill(
-            "Cells run interleaved in random order, round by round. Rounds that measure throughput time nothing else; other "
-            "rounds time every wait. An invalid round is run again up to twice; a cell with "
-            "less than half of its rounds valid is invalid. Ratios are medians of per-round ratios. The first Ctrl-C ends the "
-            "round and prints what is valid, the second leaves at once.",
-            100,
-        ),
-        epilog=_epilog(
-            "ticketlock bench\n"
-            "  ticketlock bench semaphore --threads 1-4 --locks auto,ticket,std --live\n"
-            "  ticketlock bench uncontended --json -o pairs.json\n"
-            "  ticketlock bench fairness --iterations 10000000\n"
-            "  ticketlock bench phantom --cap 16,native --line 40\n"
-            "  ticketlock bench oversubscribed --threads 2 --hold 800 --think 800 --rounds 31 --aa lock\n"
-            "  ticketlock bench --driver python --locks threading.Lock,lock,mymodule:MyLock",
-            ENVIRONMENT,
-        ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    bench.add_argument(
-        "preset",
-        nargs="?",
-        choices=(*PRESETS, "list"),
-        metavar="PRESET",
-        help=f"what to measure: {', '.join(PRESETS)} or list (default: {default_of('native')}; "
-        f"with --driver python {default_of('python')})",
-    )
-    _load_options(bench)
-    _round_options(bench)
-    _result_options(bench)
-    _terminal_options(bench)
-
-
-def _load_options(bench: argparse.ArgumentParser) -> None:
-    load = bench.add_argument_group("load")
-    load.add_argument(
-        "--driver",
-        choices=DRIVERS,
-        default=DRIVERS[0],
-        help="native: threads without an interpreter; python: Python threads, and any lock as module:factory (default: native)",
-    )
-    load.add_argument("--locks", metavar="L,...", help="lock identifiers, separated by commas (see: ticketlock bench list)")
-    load.add_argument("--aa", metavar="L", help="measure this lock twice: the ratio shows what the run cannot tell apart")
-    load.add_argument("--threads", metavar="N", help="thread counts: 4, 1,2,4 or 1-8")
-    load.add_argument(
-        "--hold", metavar="T", help="time in the section: N[ns|us|ms|s], a bare number is ns (python: 100us and more sleep)"
-    )
-    load.add_argument("--think", metavar="T", help="time outside the section")
-    load.add_argument("--lock-count", metavar="N", help="number of locks that the threads use")
-    load.add_argument("--pin", metavar="P", help=f"where threads run: {', '.join(PIN_POLICIES)} (default: spread while they fit)")
-    load.add_argument(
-        "--cap", metavar="U,...", help="delay caps of auto locks in units, or native, or machine; several make several cells"
-    )
-    load.add_argument("--line", metavar="N", help=f"phantom: tickets ahead of the waiter (default: {PHANTOM_LINE})")
-
-
-def _round_options(bench: argparse.ArgumentParser) -> None:
-    rounds = bench.add_argument_group("rounds")
-    rounds.add_argument("--seconds", metavar="S", help="longest time of a round in seconds (or 500ms)")
-    rounds.add_argument("--iterations", metavar="N", help="end a round after so many acquisitions of all threads")
-    rounds.add_argument("--rounds", metavar="N", help="rounds of every cell")
-    rounds.add_argument("--seed", metavar="N", help="seed of the order of cells (default: random; always printed)")
-
-
-def _result_options(bench: argparse.ArgumentParser) -> None:
-    result = bench.add_argument_group("results and progress")
-    formats = result.add_mutually_exclusive_group()
-    formats.add_argument("--json", action="store_true", help="strict JSON with every raw value (schema ticketlock.bench/1)")
-    formats.add_argument("--csv", action="store_true", help="CSV, one line a cell")
-    result.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="also write the results to FILE, whole or not at all: CSV with --csv or a name in .csv, else JSON",
-    )
-    display = result.add_mutually_exclusive_group()
-    display.add_argument("--live", action="store_true", help="show the delay tables moving while the rounds run (on stderr)")
-    display.add_argument("--no-progress", action="store_true", help="no progress line on stderr")

@@ -124,14 +124,14 @@ def complain(command: str, message: str) -> None:
 class OutputFile:
     """A file that appears whole or not at all. Made before the work starts, so that an unusable path is known in time."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, option: str = "-o/--output") -> None:
         self.path = path
         self._target = os.path.realpath(path)
         try:
             self._check()
         except OSError as problem:
             raise UsageError(
-                f"-o/--output: '{path}' cannot be written ({problem.strerror or problem}); give a file in a writable folder"
+                f"{option}: '{path}' cannot be written ({problem.strerror or problem}); give a file in a writable folder"
             ) from None
 
     def _check(self) -> None:
@@ -153,16 +153,17 @@ class OutputFile:
         folder, name = os.path.split(self._target)
         return tempfile.mkstemp(prefix=f".{name[:64]}.", suffix=".tmp", dir=folder)
 
-    def write(self, text: str) -> None:
+    def write(self, content: str | bytes) -> None:
         """Replace the file. A device or a pipe cannot be replaced and is written to instead."""
+        data = content.encode("utf-8") if isinstance(content, str) else content
         if not self._regular():
-            with open(self._target, "w", encoding="utf-8") as device:
-                device.write(text)
+            with open(self._target, "wb") as device:
+                device.write(data)
             return
         descriptor, name = self._temporary()
         try:
-            with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
+            with open(descriptor, "wb") as file:
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             os.chmod(name, self._mode())

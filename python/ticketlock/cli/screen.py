@@ -34,6 +34,11 @@ class Screen:
         self._over = threading.Event()
         self._ticker: threading.Thread | None = None
 
+    @property
+    def failed(self) -> bool:
+        """Whether the terminal went away."""
+        return self._failed
+
     def open(self) -> None:
         """Take the terminal and start drawing."""
         self.resume()

@@ -7,8 +7,6 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any, Self
 
-from ticketlock.bench.engine import driver_of
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType, TracebackType
@@ -110,14 +108,20 @@ class Interrupts:
         if self.around_suspension is not None:
             self.around_suspension[1]()
 
+    @contextlib.contextmanager
+    def breakable(self) -> Iterator[None]:
+        """While we wait for somebody else: the first stop signal raises KeyboardInterrupt here."""
+        self._in_round = True
+        try:
+            yield
+        finally:
+            self._in_round = False
+
     def round(self, engine: Engine, spec: RoundSpec) -> RoundResult:
         """One round that a signal may cut short; one during which the process was stopped does not count."""
         suspensions = self.suspensions
-        self._in_round = True
-        try:
+        with self.breakable():
             result = engine.round(spec)
-        finally:
-            self._in_round = False
         if self.suspensions != suspensions:
             return {**result, "status": "invalid", "why": "the process was suspended during the round"}
         return result
@@ -127,6 +131,8 @@ class InterruptibleEngine:
     """An engine whose rounds the stop signals cut short."""
 
     def __init__(self, engine: Engine, interrupts: Interrupts) -> None:
+        from ticketlock.bench.engine import driver_of
+
         self.driver = driver_of(engine)
         self._engine = engine
         self._interrupts = interrupts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
 import unicodedata
 from typing import TYPE_CHECKING
@@ -49,6 +50,7 @@ def cell_width(text: str) -> int:
     return sum(_cells(character) for character in text)
 
 
+@functools.lru_cache(maxsize=4096)
 def _cells(character: str) -> int:
     if unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
