@@ -1,7 +1,8 @@
 """Fair locks for Python that report on themselves.
 
-Importing this package loads the locks and nothing else. `machine`, `delays`, `on_delay_watch`, `bench` and the types for
-annotations are loaded on first use.
+Importing this package loads the locks and nothing else. `machine`, `delays`, `on_delay_watch`, `on_slow_wait`,
+`check_order`, `order_inversions`, `patch`, `unpatch`, `patched`, `snapshot`, `bench` and the types for annotations are loaded
+on first use.
 """
 
 from ._core import Lock, RLock, TicketLock, __version__
@@ -15,12 +16,20 @@ __all__ = [
     "LockStats",
     "Machine",
     "RLock",
+    "SlowWait",
     "TicketLock",
     "__version__",
     "bench",
+    "check_order",
     "delays",
     "machine",
     "on_delay_watch",
+    "on_slow_wait",
+    "order_inversions",
+    "patch",
+    "patched",
+    "snapshot",
+    "unpatch",
 ]
 
 _HOME = {
@@ -30,9 +39,17 @@ _HOME = {
     "LockLike": "_typing",
     "LockStats": "_typing",
     "Machine": "_observe",
+    "SlowWait": "_slow",
+    "check_order": "_order",
     "delays": "_observe",
     "machine": "_observe",
     "on_delay_watch": "_observe",
+    "on_slow_wait": "_slow",
+    "order_inversions": "_order",
+    "patch": "_patch",
+    "patched": "_patch",
+    "snapshot": "_snapshot",
+    "unpatch": "_patch",
     "bench": None,
 }
 

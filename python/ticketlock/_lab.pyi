@@ -14,8 +14,10 @@ __all__ = [
     "bench_round",
     "delays",
     "machine",
+    "order_inversions",
     "own_segment",
     "set_delay_watch",
+    "set_order",
     "set_sites",
     "telemetry",
 ]
@@ -164,6 +166,20 @@ class _Telemetry(TypedDict):
     # Whether locks note where they are made.
     sites: bool
 
+@type_check_only
+class _Pair(TypedDict):
+    # Ids of the lock held and of the one waited for; numbers of the sites that took them, None if unknown.
+    first: int
+    then: int
+    first_site: int | None
+    then_site: int | None
+    ident: int
+
+@type_check_only
+class _Inversion(_Pair):
+    # The first step of the way back.
+    back: _Pair
+
 @final
 class SegmentReader:
     """Reads what a process's locks report, through a descriptor, which is duplicated. Threads may share one.
@@ -191,6 +207,12 @@ def own_segment() -> SegmentReader | None:
 
 def telemetry() -> _Telemetry:
     """How this process's locks report."""
+
+def set_order(on: bool, /) -> None:
+    """Whether locks made from now on note in which order threads take them."""
+
+def order_inversions() -> list[_Inversion]:
+    """Locks that were taken in both orders, at most 256, oldest first."""
 
 def set_sites(on: bool, /) -> None:
     """Whether locks made from now on note where they are made, and report from the start."""

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from . import _lab
-from ._watch import WATCH
+from ._watch import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +168,7 @@ def thread_names() -> dict[int, str]:
     return {thread.native_id: thread.name for thread in threading.enumerate() if thread.native_id is not None}
 
 
-class _Watched:
-    """The callback now set."""
-
-    change = threading.Lock()
-    callback: DelayCallback | None = None
+_WATCH: Watch[DelayEvent] = Watch("ticketlock-watch")
 
 
 def on_delay_watch(callback: DelayCallback | None) -> DelayCallback | None:
@@ -185,27 +181,18 @@ def on_delay_watch(callback: DelayCallback | None) -> DelayCallback | None:
     """
     if callback is not None and not callable(callback):
         raise TypeError(f"on_delay_watch: expected a callable or None, got {type(callback).__name__}")
-    with _Watched.change:
-        previous = _Watched.callback
-        WATCH.set(None if callback is None else _typed(callback))
-        _Watched.callback = callback
-    return previous
+    return _WATCH.set(callback, _event, _lab.set_delay_watch)
 
 
-def _typed(callback: DelayCallback) -> Callable[[Mapping[str, Any]], None]:
-    def report(event: Mapping[str, Any]) -> None:
-        callback(
-            DelayEvent(
-                lock=event["lock"],
-                delay=event["delay"],
-                previous_max=event["previous_max"],
-                native_id=event["native_id"],
-                thread=thread_names().get(event["native_id"]),
-                traceback=tuple(Frame(*frame) for frame in event["traceback"]),
-            )
-        )
-
-    return report
+def _event(report: Mapping[str, Any]) -> DelayEvent:
+    return DelayEvent(
+        lock=report["lock"],
+        delay=report["delay"],
+        previous_max=report["previous_max"],
+        native_id=report["native_id"],
+        thread=thread_names().get(report["native_id"]),
+        traceback=tuple(Frame(*frame) for frame in report["traceback"]),
+    )
 
 
 def _fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
