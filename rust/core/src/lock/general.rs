@@ -28,6 +28,8 @@ use crate::sync::{AtomicU8, AtomicU16, AtomicU32, Ordering, fault_point, fence, 
 use clock::now_ns;
 
 mod clock;
+#[cfg(not(any(ticketlock_loom, ticketlock_shuttle)))]
+mod report;
 mod sleep;
 mod spin;
 
@@ -213,13 +215,13 @@ impl Lock {
             waiting.since_ns = now_ns().max(1);
         }
         // Whoever comes back from a signal's handler has spun before.
-        let ended = self.wait_unmeasured(wait, waiting, key, wait.spin && !again);
+        let ended = self.wait_unmeasured(wait, waiting, key, wait.spin && !again, false);
         waiting.stats.ns = now_ns().saturating_sub(waiting.since_ns);
         ended
     }
 
-    /// [`wait`](Self::wait) without reading the clock before it has to sleep.
-    fn wait_unmeasured(&self, wait: &Wait, waiting: &mut Waiting, key: LockKey, spin: bool) -> Ended {
+    /// [`wait`](Self::wait) without reading the clock before it has to sleep. With `report`, it reports the sleep itself.
+    fn wait_unmeasured(&self, wait: &Wait, waiting: &mut Waiting, key: LockKey, spin: bool, report: bool) -> Ended {
         self.adopt();
         if spin && self.spin(wait, &mut waiting.stats, key) {
             return Ended::Acquired;
@@ -227,13 +229,22 @@ impl Lock {
         if waiting.since_ns == 0 {
             waiting.since_ns = now_ns().max(1);
         }
+        #[cfg(not(any(ticketlock_loom, ticketlock_shuttle)))]
+        if report {
+            let asleep = report::Asleep::begin(key, waiting.since_ns);
+            let ended = self.sleep(wait, waiting);
+            let ns = now_ns().saturating_sub(waiting.since_ns);
+            asleep.end(ended == Ended::Acquired, ns, &waiting.stats);
+            return ended;
+        }
+        let _ = report;
         self.sleep(wait, waiting)
     }
 
     #[cold]
     #[inline(never)]
     fn wait_plain(&self, fairness: Fairness) {
-        let ended = self.wait_unmeasured(&Wait::new(fairness), &mut Waiting::default(), self.key(), true);
+        let ended = self.wait_unmeasured(&Wait::new(fairness), &mut Waiting::default(), self.key(), true, true);
         debug_assert_eq!(ended, Ended::Acquired);
     }
 
@@ -241,7 +252,7 @@ impl Lock {
     #[inline(never)]
     fn wait_until(&self, deadline: impl FnOnce() -> Deadline) -> bool {
         let wait = Wait { deadline: Some(deadline()), ..Wait::new(Fairness::Balanced) };
-        self.wait(&wait, &mut Waiting::default(), self.key()) == Ended::Acquired
+        self.wait_unmeasured(&wait, &mut Waiting::default(), self.key(), true, true) == Ended::Acquired
     }
 
     /// The name of a lock that carries no id: its address.
