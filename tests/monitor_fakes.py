@@ -385,6 +385,7 @@ class Wild:
         self._waits: dict[int, list[int]] = {}
         self._retired: dict[int, list[int]] = {number: [] for number in range(len(self._sites))}
         self._gone_acquisitions = dict.fromkeys(self._retired, 0)
+        self._gone_waiters = dict.fromkeys(self._retired, 0)
         self._threads = [
             thread(number, self._random.choice((None, f"t{number}"))) for number in range(self._random.randrange(1, 9))
         ]
@@ -433,6 +434,7 @@ class Wild:
         where = one["site"]
         assert where is not None
         self._retired[where].extend(self._waits.pop(one["id"]))
+        self._gone_waiters[where] = max(self._gone_waiters[where], one["waiters_max"])
         self._gone_acquisitions[where] += one["counters"]["acquisitions"] or 0
         del self._locks[one["id"]]
         for who in self._threads:
@@ -457,7 +459,8 @@ class Wild:
             live = sum(1 for other in self._locks.values() if other["site"] == number)
             retired = counters(self._gone_acquisitions[number], self._retired[number])
             # Each lock halves and tenths its own: their sums are not those of the whole.
-            sites.append({**one, "live": live, "retired": {**retired, "parks": 0, "hand_overs": 0}})
+            gone: dict[str, Any] = {"retired_kind": "unknown", "retired_waiters_max": self._gone_waiters[number]}
+            sites.append({**one, **gone, "live": live, "retired": {**retired, "parks": 0, "hand_overs": 0}})
         locks: list[RawLock] = [
             {**one, "counters": {**one["counters"], "parks": 0, "hand_overs": 0}} for one in self._locks.values()
         ]

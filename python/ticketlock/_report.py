@@ -31,6 +31,8 @@ SHOWN = 12
 # Of these, how many get lines that say where they were waited for and held, and how many places each.
 EXPLAINED = 5
 PLACES = 3
+# Share of the time from which a lock that a library made for itself is shown, too.
+LOUD_INTERNAL = 0.01
 
 LEGEND = "waited: all waits for it together, by the time that went by; 100% is one thread that always waits"
 
@@ -186,7 +188,7 @@ def _together(rows: Sequence[LockRow], role: Literal["waiter_sites", "holder_sit
 def lines(found: Found, title: str, folder: str | None, width: int, glyphs: Glyphs) -> list[Line]:
     """The report as text. Paths inside `folder` are shown relative to it."""
     every = hot(found.snapshot)
-    shown = [one for one in every if not one.internal]
+    shown = [one for one in every if not _is_hidden(one)]
     report = wrapped(f"{clean(title)}: {summary(found.snapshot)}", width, "bold")
     if shown:
         report += _table(shown[:SHOWN], width, glyphs, folder)
@@ -196,6 +198,11 @@ def lines(found: Found, title: str, folder: str | None, width: int, glyphs: Glyp
         for one in shown[:EXPLAINED]:
             report += _explained(one, width, folder)
     return report + [line for note in notes(found, every) for line in wrapped(note, width, indent=2)]
+
+
+def _is_hidden(one: Hot) -> bool:
+    """Locks that a library made for itself are of interest once they cost something: a logging handler's, a queue's."""
+    return one.internal and one.wait_share < LOUD_INTERNAL
 
 
 def summary(snapshot: Snapshot) -> str:
@@ -212,9 +219,9 @@ def notes(found: Found, every: Sequence[Hot]) -> list[str]:
     """What the reader of the table has to know besides."""
     snapshot = found.snapshot
     remarks = []
-    internal = [one for one in every if one.internal]
-    if internal:
-        share = sum(one.wait_share for one in internal)
+    hidden = [one for one in every if _is_hidden(one)]
+    if hidden:
+        share = sum(one.wait_share for one in hidden)
         remarks.append(
             f"not shown: locks that the standard library and ticketlock made for themselves, waited for {share:.1%} of the time"
         )
@@ -290,7 +297,8 @@ def place(one: Hot, folder: str | None) -> str:
     """Where a lock was created."""
     if one.site is None:
         return "-"
-    return short(one.site, folder) + (f" (x{one.locks:,})" if one.locks > 1 else "")
+    by = " for a library" if one.internal and "(library)" not in one.site else ""
+    return short(one.site, folder) + (f" (x{one.locks:,})" if one.locks > 1 else "") + by
 
 
 def blamed(blame: Blame, folder: str | None) -> str:

@@ -12,7 +12,7 @@ from .rows import retired_row, row_order, same_process, shared
 from .tally import NO_WAITS, Tally, of_counters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from .raw import Kind, Raw, RawBlame, RawLock, RawSite, RawThread
 
@@ -50,7 +50,7 @@ class _Builder:
             if thread["ident"]:
                 self.threads_of[thread["ident"]].append(thread)
         self.ended = _Ended(alive)
-        self.sites = [_place(site) for site in raw["sites"]]
+        self.sites = _places(raw["sites"])
 
     def snapshot(self) -> Snapshot:
         raw = self.raw
@@ -166,10 +166,13 @@ class _Builder:
             numbers.setdefault(place, _number_of_retired(index))
         for place, growth in grown.items():
             _grow(growth_of_site, place, growth)
-            kind = next(iter(kinds[place])) if len(kinds.get(place, ())) == 1 else "unknown"
+            site = self.raw["sites"][-1 - numbers[place]]
+            all_kinds = kinds.get(place, set()) | {site.get("retired_kind", "unknown")} - {"unknown"}
+            kind = next(iter(all_kinds)) if len(all_kinds) == 1 else "unknown"
             row = retired_row(place, number[place], kind, internal[place], growth.tally, self._share(growth.waited_ns))
             yield replace(
                 row,
+                waiters_max=site.get("retired_waiters_max", 0),
                 holder_sites=blames.get((numbers[place], "holder"), ()),
                 waiter_sites=blames.get((numbers[place], "waiter"), ()),
             )
@@ -330,8 +333,13 @@ def _grow(grown: dict[str, _Growth], place: str, growth: _Growth) -> None:
     grown[place] = _Growth(there.tally, there.waited_ns + growth.waited_ns)
 
 
-def _place(site: RawSite) -> str:
-    return f"{site['path']}:{site['line']}"
+def _places(sites: Sequence[RawSite]) -> list[str]:
+    """Each site's path and line. A line that makes locks may also have a library make some: those say so."""
+    every = [f"{site['path']}:{site['line']}" for site in sites]
+    own = {place for place, site in zip(every, sites, strict=True) if not site["internal"]}
+    return [
+        f"{place} (library)" if site["internal"] and place in own else place for place, site in zip(every, sites, strict=True)
+    ]
 
 
 def _going_on(raw: Raw) -> dict[int, int]:

@@ -158,7 +158,7 @@ def _folded(site: str | None, rows: list[LockRow]) -> LockRow:
             )
         )
     kinds = {row.kind for row in rows}
-    return retired_row(
+    folded = retired_row(
         site,
         sum(1 if row.id is not None else row.retired for row in rows),
         kinds.pop() if len(kinds) == 1 else "unknown",
@@ -166,6 +166,7 @@ def _folded(site: str | None, rows: list[LockRow]) -> LockRow:
         tally,
         sum(row.wait_share for row in rows),
     )
+    return replace(folded, waiters_max=max(row.waiters_max for row in rows))
 
 
 def _waits(first: Waits, second: Waits) -> Waits:

@@ -49,12 +49,14 @@ class RawSite(TypedDict):
     path: str
     line: int
     function: str
-    # In the standard library or in ticketlock itself: the user's own frame further out was not found.
+    # In the standard library or in ticketlock itself; or these made locks for themselves when this line called them.
     internal: bool
     # Locks created here so far, and those still in `locks` or dropped from it.
     created: int
     live: int
-    # Those that are gone, and those that found no room.
+    # Those that are gone, and those that found no room: what they were ("unknown": several kinds), the most waiters of one.
+    retired_kind: NotRequired[Kind]
+    retired_waiters_max: NotRequired[int]
     retired: Counters
 
 

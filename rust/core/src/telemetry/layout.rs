@@ -234,7 +234,7 @@ pub mod lock {
 
 /// Words of a site's record.
 pub mod site {
-    /// Hash of path and line; 0 while free.
+    /// Hash of path, line and whether internal; 0 while free.
     pub const KEY: usize = 0;
     /// 1 once the record is complete.
     pub const READY: usize = 1;
@@ -246,8 +246,12 @@ pub mod site {
     pub const LINE: usize = 4;
     /// Acquisitions of locks that are gone.
     pub const ACQUISITIONS: usize = 5;
+    /// Kind of the locks that are gone, in bits 0-7 (0: none yet, 255: several).
+    pub const KIND: usize = 6;
     /// As in a lock.
     pub const VAIN_NS: usize = 7;
+    /// The most waiters at one time of a lock that is gone.
+    pub const WAITERS_MAX: usize = 8;
     /// The [`counters`](super::counters) of locks that are gone.
     pub const COUNTERS: usize = 16;
     /// Words of the record.

@@ -310,6 +310,9 @@ pub fn register(identity: &Identity<'_>) -> &'static LockRecord {
     record
 }
 
+/// In a site's word: its locks were of several kinds.
+const SEVERAL_KINDS: u64 = 0xFF;
+
 /// The lock ends: its counts go to its site, and the record is free. `uncounted` are acquisitions that the record does not
 /// have.
 ///
@@ -324,6 +327,15 @@ pub unsafe fn forget(record: &'static LockRecord) {
     let to = sites::words(segment, record.site());
     to[site::COUNTERS + counters::WAITERS].fetch_sub(1, Ordering::Relaxed);
     to[site::ACQUISITIONS].fetch_add(record.acquisitions(), Ordering::Relaxed);
+    let kind = record.get(lock::META) & 0xFF;
+    if to[site::KIND].load(Ordering::Relaxed) != kind {
+        // Racing ends of the first two of different kinds may leave one of them: a name in a report.
+        let first = to[site::KIND].compare_exchange(0, kind, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if !first && to[site::KIND].load(Ordering::Relaxed) != kind {
+            to[site::KIND].store(SEVERAL_KINDS, Ordering::Relaxed);
+        }
+    }
+    raise(&to[site::WAITERS_MAX], record.counter(counters::WAITERS_MAX));
     let Some(index) = record.index(segment) else {
         // Its waits have counted for the site already.
         // SAFETY: not in the segment, so from a box; the caller's promise.

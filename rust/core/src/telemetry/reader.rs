@@ -177,7 +177,11 @@ pub struct SiteView {
     pub created: u64,
     /// Those that live.
     pub live: u64,
-    /// Of those that are gone.
+    /// What those that are gone were.
+    pub kind: &'static str,
+    /// The most waiters at one time of one of them.
+    pub waiters_max: u64,
+    /// What they counted.
     pub retired: Counts,
     /// Likewise.
     pub blames: Vec<BlameView>,
@@ -606,6 +610,8 @@ fn site_view(words: &[u64], strings: &[u64]) -> SiteView {
         internal: known && words[site::LINE] & site::INTERNAL != 0,
         created: block[counters::WAITERS_MAX],
         live: block[counters::WAITERS],
+        kind: Kind::name(words[site::KIND] as u8),
+        waiters_max: words[site::WAITERS_MAX],
         retired: counts(block, Some(words[site::ACQUISITIONS]), words[site::VAIN_NS]),
         blames: blames(block, 0),
     }

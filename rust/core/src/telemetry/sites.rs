@@ -49,22 +49,22 @@ pub(super) fn words(segment: Segment, number: usize) -> &'static [AtomicU64; sit
 }
 
 /// What makes a site, 8 bytes at a time (the multiplier is Knuth's, TAOCP 6.4); never 0.
-fn hash(path: &str, line: u32) -> u64 {
+fn hash(path: &str, line: u32, internal: bool) -> u64 {
     let mix = |hash: u64, word: u64| (hash.rotate_left(29) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let words = path.as_bytes().chunks(8).map(|chunk| {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
         u64::from_le_bytes(word)
     });
-    let hash = words.fold(mix(path.len() as u64, line.into()), mix);
+    let hash = words.fold(mix(path.len() as u64, u64::from(line) | u64::from(internal) << 32), mix);
     (hash ^ (hash >> 32)).max(1)
 }
 
 /// The number of a site that was written down before.
 #[must_use]
-pub fn find(path: &str, line: u32) -> Option<Site> {
+pub fn find(path: &str, line: u32, internal: bool) -> Option<Site> {
     let segment = segment::existing()?;
-    let key = hash(path, line);
+    let key = hash(path, line, internal);
     for probe in 0..PROBES {
         // pairs with: the release store in `intern`, so that the record is seen complete.
         match INDEX[(key as usize).wrapping_add(probe) % PLACES].load(Ordering::Acquire) {
@@ -77,12 +77,13 @@ pub fn find(path: &str, line: u32) -> Option<Site> {
     None
 }
 
-/// The number of a site, which is written down at its first use. `None` if there is no room, or if another thread is writing
+/// The number of a site, which is written down at its first use. `internal`: the line is in a library, or made one make a lock
+/// for itself; the same line may be a site of either kind. `None` if there is no room, or if another thread is writing
 /// it down right now.
 #[must_use]
 pub fn intern(path: &str, line: u32, function: &str, internal: bool) -> Option<Site> {
     let segment = segment::segment()?;
-    let key = hash(path, line);
+    let key = hash(path, line, internal);
     for probe in 0..PROBES {
         let place = &INDEX[(key as usize).wrapping_add(probe) % PLACES];
         // pairs with: the release store below, so that the record is seen complete.
@@ -154,7 +155,7 @@ mod tests {
     fn a_site_has_one_number() {
         let first = intern("a/b.py", 3, "f", false).unwrap();
         assert_eq!(intern("a/b.py", 3, "f", false), Some(first));
-        assert_eq!((find("a/b.py", 3), find("a/b.py", 5)), (Some(first), None));
+        assert_eq!((find("a/b.py", 3, false), find("a/b.py", 3, true)), (Some(first), None));
         assert_ne!(intern("a/b.py", 4, "f", false).unwrap(), first);
         assert_ne!(first, Site::UNKNOWN);
         let words = words(segment::segment().unwrap(), first.number() as usize);

@@ -138,10 +138,10 @@ pub(super) unsafe fn site_of_making(codes: &Codes) -> Option<Site> {
         let line = ffi::PyFrame_GetLineNumber(frame.cast());
         let known = codes.find(code, line);
         let found = known.or_else(|| {
-            let (place, internal) = place_of(frame, false);
-            // What an internal line makes belongs to whoever called it.
+            let (place, internal) = place_of(frame, false, false);
+            // What an internal line makes belongs to whoever called it, as something that a library made for itself.
             if internal {
-                return site();
+                return outward(true);
             }
             if let Some(site) = place {
                 codes.keep(code, line, site);
@@ -159,6 +159,12 @@ pub(super) unsafe fn site_of_making(codes: &Codes) -> Option<Site> {
 /// # Safety
 /// Attached; no exception is set, and none is left.
 pub(super) unsafe fn site() -> Option<Site> {
+    // SAFETY: the caller's promise.
+    unsafe { outward(false) }
+}
+
+/// Likewise; `for_itself`: as a site of what a library made for itself.
+unsafe fn outward(for_itself: bool) -> Option<Site> {
     // SAFETY: the caller's promise. `PyEval_GetFrame` lends a frame of this thread; from then on references are ours.
     unsafe {
         let mut frame: *mut PyObject = ffi::PyEval_GetFrame().cast();
@@ -167,7 +173,7 @@ pub(super) unsafe fn site() -> Option<Site> {
         let mut depth = 0;
         let mut found = None;
         while !frame.is_null() && frame != ffi::Py_None() && depth < DEEPEST {
-            let (place, internal) = place_of(frame, depth == 0);
+            let (place, internal) = place_of(frame, depth == 0, for_itself);
             if !internal {
                 found = place;
                 break;
@@ -184,8 +190,8 @@ pub(super) unsafe fn site() -> Option<Site> {
     }
 }
 
-/// The site of a frame, if it is the user's or `wanted`; and whether it is internal.
-unsafe fn place_of(frame: *mut PyObject, wanted: bool) -> (Option<Site>, bool) {
+/// The site of a frame, if it is the user's or `wanted`; and whether it is internal. `for_itself` as in [`outward`].
+unsafe fn place_of(frame: *mut PyObject, wanted: bool, for_itself: bool) -> (Option<Site>, bool) {
     // SAFETY: attached, as the caller is; `frame` is a live frame, and what its code lends lives as long as `path`.
     unsafe {
         let code: *mut PyObject = ffi::PyFrame_GetCode(frame.cast()).cast();
@@ -195,10 +201,10 @@ unsafe fn place_of(frame: *mut PyObject, wanted: bool) -> (Option<Site>, bool) {
             let line = u32::try_from(ffi::PyFrame_GetLineNumber(frame.cast())).unwrap_or(0);
             let internal = is_internal(text);
             if !internal || wanted {
-                let known = sites::find(text, line);
+                let known = sites::find(text, line, internal || for_itself);
                 found.0 = known.or_else(|| {
                     let function = text_or(ffi::PyObject_GetAttrString(code, c"co_qualname".as_ptr()), "?");
-                    sites::intern(text, line, &function, internal)
+                    sites::intern(text, line, &function, internal || for_itself)
                 });
             }
             found.1 = internal;

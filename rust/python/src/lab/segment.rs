@@ -194,6 +194,8 @@ fn site_dict<'py>(py: Python<'py>, site: &SiteView) -> PyResult<Bound<'py, PyDic
     dict.set_item("internal", site.internal)?;
     dict.set_item("created", site.created)?;
     dict.set_item("live", site.live)?;
+    dict.set_item("retired_kind", site.kind)?;
+    dict.set_item("retired_waiters_max", site.waiters_max)?;
     dict.set_item("retired", counters(py, &site.retired)?)?;
     Ok(dict)
 }
