@@ -3,6 +3,8 @@
 Importing this package loads the locks and nothing else. `machine`, `delays`, `on_delay_watch`, `on_slow_wait`,
 `check_order`, `order_inversions`, `patch`, `unpatch`, `patched`, `snapshot`, `bench` and the types for annotations are loaded
 on first use.
+
+PYTEST_DONT_REWRITE: a test suite under `ticketlock run` is not to be told that this was imported before pytest looked.
 """
 
 from ._core import Lock, RLock, TicketLock, __version__

@@ -134,9 +134,11 @@ def hot(snapshot: Snapshot) -> list[Hot]:
         if not site.contended and not site.wait_share:
             continue
         kinds = {row.kind for row in rows if row.id is not None} or {row.kind for row in rows}
+        names = {row.name for row in rows}
+        name = names.pop() if len(names) == 1 else None
         found.append(
             Hot(
-                name=f"<{kinds.pop() if len(kinds) == 1 else 'locks'}>",
+                name=name or f"<{kinds.pop() if len(kinds) == 1 else 'locks'}>",
                 site=place,
                 locks=site.created,
                 internal=site.internal,

@@ -25,8 +25,9 @@ def snapshot() -> Snapshot:
 
     from .monitor import graph
     from .monitor.build import build
+    from .monitor.names import guess
 
-    found = build(raw, None)
+    found = build(raw, None, naming=guess)
     return replace(found, cycles=graph.lasting(found.cycles, raw, reading))
 
 

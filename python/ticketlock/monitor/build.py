@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,21 +13,25 @@ from .rows import retired_row, row_order, same_process, shared
 from .tally import NO_WAITS, Tally, of_counters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from .raw import Kind, Raw, RawBlame, RawLock, RawSite, RawThread
 
 
-def build(raw: Raw, earlier: Raw | None, alive: Callable[[int], bool] | None = None) -> Snapshot:
+Naming = Callable[[str, int, str], str | None]
+
+
+def build(raw: Raw, earlier: Raw | None, alive: Callable[[int], bool] | None = None, naming: Naming | None = None) -> Snapshot:
     """What went on from `earlier` (of the same process; None: from its creation) to `raw`.
 
     A wait that goes on counts in `wait_share` with its part that lies in the interval, and once it has ended only the rest of
     it counts: shares of consecutive intervals add up. `alive` tells whether the thread of a native id, as the process itself
-    has it, still runs; without it no lock is marked abandoned.
+    has it, still runs; without it no lock is marked abandoned. `naming` tells from path, line and function what a lock without a
+    name is called in the source.
     """
     if earlier is not None and not same_process(raw["process"], earlier["process"]):
         earlier = None
-    return _Builder(raw, earlier, alive).snapshot()
+    return _Builder(raw, earlier, alive, naming).snapshot()
 
 
 class _Growth(NamedTuple):
@@ -37,7 +42,8 @@ class _Growth(NamedTuple):
 
 
 class _Builder:
-    def __init__(self, raw: Raw, earlier: Raw | None, alive: Callable[[int], bool] | None) -> None:
+    def __init__(self, raw: Raw, earlier: Raw | None, alive: Callable[[int], bool] | None, naming: Naming | None) -> None:
+        self.naming = naming
         self.raw = raw
         self.earlier = earlier
         began = raw["process"]["created_ns"] if earlier is None else earlier["at_ns"]
@@ -111,7 +117,7 @@ class _Builder:
         holders = self.threads_of.get(owner, []) if owner else []
         return LockRow(
             id=lock["id"],
-            name=lock["name"],
+            name=lock["name"] or self._named(site),
             kind=lock["kind"],
             site=None if index is None or site is None else self.sites[index],
             internal=site is not None and site["internal"],
@@ -132,6 +138,12 @@ class _Builder:
             holder_sites=blames.get((lock["id"], "holder"), ()),
             waiter_sites=blames.get((lock["id"], "waiter"), ()),
         )
+
+    def _named(self, site: RawSite | None) -> str | None:
+        """What the source calls the locks of a line. Not those that a library made for itself, which that line does not name."""
+        if self.naming is None or site is None or site["internal"]:
+            return None
+        return self.naming(site["path"], site["line"], site["function"])
 
     def _retired(
         self,
@@ -172,6 +184,7 @@ class _Builder:
             row = retired_row(place, number[place], kind, internal[place], growth.tally, self._share(growth.waited_ns))
             yield replace(
                 row,
+                name=self._named(site),
                 waiters_max=site.get("retired_waiters_max", 0),
                 holder_sites=blames.get((numbers[place], "holder"), ()),
                 waiter_sites=blames.get((numbers[place], "waiter"), ()),
@@ -229,7 +242,10 @@ class _Builder:
     def _threads(self, names: Mapping[int, str]) -> tuple[ThreadRow, ...]:
         before = {} if self.earlier is None else {(one["ident"], one["native_id"]): one for one in self.earlier["threads"]}
         return tuple(
-            self._thread(thread, before.get((thread["ident"], thread["native_id"])), names) for thread in self.raw["threads"]
+            self._thread(thread, before.get((thread["ident"], thread["native_id"])), names)
+            for thread in self.raw["threads"]
+            # One that only held what others waited for gives no notice of its end.
+            if thread["waiting_on"] is not None or not self.ended(thread["native_id"])
         )
 
     def _thread(self, thread: RawThread, before: RawThread | None, names: Mapping[int, str]) -> ThreadRow:
@@ -284,9 +300,11 @@ class _Builder:
     def _totals(self) -> Totals:
         now = self.raw["totals"]
         then = None if self.earlier is None else self.earlier["totals"]
-        waited = now["wait_ns_sum"] + sum(self.going_on.values())
+        # What idle threads wait for inside a condition is a lock, but no contention.
+        idle = {lock["id"] for lock in self.raw["locks"] if (site := self._site(lock["site"])) is not None and site["internal"]}
+        waited = now["wait_ns_sum"] + sum(ns for lock, ns in self.going_on.items() if lock not in idle)
         if then is not None:
-            waited -= then["wait_ns_sum"] + sum(self.went_on.values())
+            waited -= then["wait_ns_sum"] + sum(ns for lock, ns in self.went_on.items() if lock not in idle)
         return Totals(
             locks=now["locks"],
             acquisitions=max(0, now["acquisitions"] - (then["acquisitions"] if then else 0)),

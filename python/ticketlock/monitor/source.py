@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from . import graph, proc
 from .build import build
 from .errors import IncompatibleError, MonitorError, NotInstrumentedError
 from .find import MEMORY_FILE, Segment, open_segment, reader_of
+from .names import guess
 from .recording import Recorder, Replay
 
 if TYPE_CHECKING:
@@ -94,7 +97,7 @@ class Live:
         # A lock may come back into a limited reading: it is counted from when it was last seen.
         earlier: Raw = {**self._latest, "locks": [self._known[lock["id"]] for lock in raw["locks"] if lock["id"] in self._known]}
         self._remember(raw)
-        return self._confirmed(build(raw, earlier, None if over else proc.Threads(self.pid).alive), raw)
+        return self._confirmed(self._build(raw, earlier, over), raw)
 
     def total(self) -> Snapshot:
         """What went on since the baseline."""
@@ -105,7 +108,7 @@ class Live:
                 raw = self._own(reader_of(self._segment.descriptor).sample(self._limit))
             except ValueError as wrong:
                 raise _unreadable(self.pid, wrong) from None
-        return self._confirmed(build(raw, self._baseline, None if self.ending else proc.Threads(self.pid).alive), raw)
+        return self._confirmed(self._build(raw, self._baseline, self.ending is not None), raw)
 
     def reset(self) -> None:
         """Count totals from now on."""
@@ -133,6 +136,11 @@ class Live:
     def segment(self) -> Segment:
         """What it reads from."""
         return self._segment
+
+    def _build(self, raw: Raw, earlier: Raw | None, over: bool) -> Snapshot:
+        # The process may see other files than we do.
+        naming = partial(guess, root=f"/proc/{self.pid}/root" if os.path.isdir(f"/proc/{self.pid}/root") else "")
+        return build(raw, earlier, None if over else proc.Threads(self.pid).alive, naming)
 
     def _confirmed(self, snapshot: Snapshot, raw: Raw) -> Snapshot:
         if not snapshot.cycles:

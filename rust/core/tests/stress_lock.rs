@@ -131,8 +131,8 @@ impl Guarded {
         }
     }
 
-    /// One acquisition of a random kind, if it succeeds.
-    fn once(&self, dice: &mut Dice, counts: &Counts) -> bool {
+    /// One acquisition of a random kind, if it succeeds. One wait of `sleepers` does not spin; 0: all do.
+    fn once(&self, dice: &mut Dice, sleepers: u64, counts: &Counts) -> bool {
         let fairness = Fairness::ALL[dice.roll(8).min(2) as usize]; // mostly strict would only switch
         let kind = dice.roll(8);
         let had = if kind == 0 {
@@ -143,7 +143,12 @@ impl Guarded {
             true
         } else {
             let deadline = (kind <= 3).then(|| Deadline::after_ns(dice.roll(300_000)));
-            let wait = Wait { deadline, interruptible: kind == 4, spin: dice.roll(4) != 0, ..Wait::new(fairness) };
+            let wait = Wait {
+                deadline,
+                interruptible: kind == 4,
+                spin: sleepers == 0 || dice.roll(sleepers) != 0,
+                ..Wait::new(fairness)
+            };
             let mut waiting = Waiting::default();
             let key = LockKey::at(std::ptr::from_ref(&self.lock).addr() as u64);
             let ended = loop {
@@ -163,7 +168,14 @@ impl Guarded {
     }
 }
 
-fn hammer(locks: &[Guarded], threads: u64, time: Duration, counts: &Counts, while_running: impl FnOnce(&AtomicBool)) {
+fn hammer(
+    locks: &[Guarded],
+    threads: u64,
+    sleepers: u64,
+    time: Duration,
+    counts: &Counts,
+    while_running: impl FnOnce(&AtomicBool),
+) {
     let stop = AtomicBool::new(false);
     let start = Barrier::new(threads as usize + 1);
     thread::scope(|scope| {
@@ -174,7 +186,7 @@ fn hammer(locks: &[Guarded], threads: u64, time: Duration, counts: &Counts, whil
                 start.wait();
                 while !stop.load(Ordering::Relaxed) {
                     let guarded = &locks[dice.roll(locks.len() as u64) as usize];
-                    if guarded.once(&mut dice, counts) {
+                    if guarded.once(&mut dice, sleepers, counts) {
                         guarded.visit(dice.roll(300));
                         guarded.release(dice.roll(2) == 0);
                     }
@@ -199,11 +211,12 @@ fn hammer(locks: &[Guarded], threads: u64, time: Duration, counts: &Counts, whil
 
 #[test]
 fn random_waits_on_one_lock_and_on_several() {
-    for (threads, locks) in [(2, 1), (8, 1), (24, 1), (8, 3)] {
+    // In the last scene both threads keep running, so that they meet: elsewhere whoever runs keeps the lock for a while.
+    for (threads, locks, sleepers) in [(2, 1, 4), (8, 1, 4), (24, 1, 4), (8, 3, 4), (2, 1, 0)] {
         watched("random waits", stress_time() + Duration::from_secs(60), || {
             let locks: Vec<_> = (0..locks).map(|_| Guarded::new()).collect();
             let counts = Counts::default();
-            hammer(&locks, threads, stress_time() / 4, &counts, |_| {});
+            hammer(&locks, threads, sleepers, stress_time() / 4, &counts, |_| {});
             counts.print(&format!("{threads} threads, {} locks", locks.len()));
             assert!(counts.acquired.load(Ordering::Relaxed) > 1_000);
         });
@@ -344,7 +357,7 @@ mod with_signals_and_forks {
             let counts = Counts::default();
             let mut forks = 0_u64;
             let time = stress_time();
-            hammer(&locks, 6, time, &counts, |_| {
+            hammer(&locks, 6, 4, time, &counts, |_| {
                 let until = Instant::now() + time;
                 while Instant::now() < until {
                     fork_one(&locks[0]);

@@ -152,20 +152,33 @@ pub(super) fn file(size: Size) -> Option<Backing> {
     }
     clean(&folder);
     let name = CString::new(format!("{}-{}.v{}", std::process::id(), start_ticks(), super::layout::MAJOR)).ok()?;
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    // SAFETY: our folder and a terminated name; the result is checked.
-    let descriptor = unsafe { libc::openat(opened.0, name.as_ptr(), flags, 0o600) };
-    let descriptor = (descriptor >= 0).then(|| Owned(descriptor))?;
+    let descriptor = (0..3).find_map(|_| make_locked(opened.0, &name))?;
     let mut path = folder;
     path.push(OsString::from_vec(name.into_bytes()));
     let path = CString::new(path.into_os_string().into_vec()).ok()?;
-    let base = if lock(descriptor.0) && allocate(descriptor.0, size) { map(size, descriptor.0, ptr::null_mut()) } else { None };
+    let base = if allocate(descriptor.0, size) { map(size, descriptor.0, ptr::null_mut()) } else { None };
     let Some(base) = base else {
         // SAFETY: our own file, just made.
         unsafe { libc::unlink(path.as_ptr()) };
         return None;
     };
     Some(Backing { base, size, descriptor: descriptor.keep(), path: Some(path) })
+}
+
+/// A new file, locked, that is there under its name: between its making and its lock, whoever cleans up may have removed it.
+fn make_locked(folder: RawFd, name: &CStr) -> Option<Owned> {
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: a folder of ours and a terminated name; the result is checked.
+    let descriptor = unsafe { libc::openat(folder, name.as_ptr(), flags, 0o600) };
+    let made = (descriptor >= 0).then(|| Owned(descriptor))?;
+    (lock(made.0) && still_named(folder, name, made.0)).then_some(made)
+}
+
+/// Whether the name still leads to the file.
+fn still_named(folder: RawFd, name: &CStr, descriptor: RawFd) -> bool {
+    // SAFETY: as in `make_locked`.
+    let named = unsafe { libc::openat(folder, name.as_ptr(), libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC) };
+    named >= 0 && identity(Owned(named).0) == identity(descriptor)
 }
 
 fn lock(descriptor: RawFd) -> bool {

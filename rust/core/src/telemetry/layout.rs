@@ -203,7 +203,7 @@ pub mod lock {
     pub const GENERATION: usize = 3;
     /// The lock; 0 while the record is free.
     pub const ID: usize = 4;
-    /// Kind in bits 0-7, flags in 8-31, site + 1 in 32-63.
+    /// Kind in bits 0-7, flags in 8-31, number of the site (0: unknown) in 32-63.
     pub const META: usize = 5;
     /// While free: next free record + 1.
     pub const NEXT_FREE: usize = 6;
@@ -223,6 +223,10 @@ pub mod lock {
     pub const HELD_WAIT_SITE: usize = 99;
     /// Since when the waiter waits that wants to know where the holder releases.
     pub const BLAME_SINCE: usize = 100;
+    /// Of the holder's wait: ident of the thread that waited.
+    pub const HELD_WAIT_IDENT: usize = 101;
+    /// Which segment of the process it was claimed in, counted from 1: a forked child's records begin with 0.
+    pub const EPOCH: usize = 102;
     /// Words of the record: a multiple of 16 (two lines).
     pub const WORDS: usize = 112;
     const _: () = assert!(COUNTERS + super::counters::WORDS <= HELD_WAIT_NS);
@@ -230,6 +234,8 @@ pub mod lock {
     pub const NAME_CUT: u64 = 1 << 8;
     /// Flag in `META`: acquisitions are not counted.
     pub const UNCOUNTED: u64 = 1 << 9;
+    /// Flag in `META`: the site counts it among its live locks.
+    pub const PUBLISHED: u64 = 1 << 10;
 }
 
 /// Words of a site's record.

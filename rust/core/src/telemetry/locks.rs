@@ -40,6 +40,10 @@ pub struct Identity<'a> {
     pub site: Option<Site>,
     /// Acquisitions are counted.
     pub counted: bool,
+    /// Acquisitions before it had a record.
+    pub before: u64,
+    /// Ident of the holder, as it last wrote itself.
+    pub owner: u64,
 }
 
 /// A wait that ended, to be counted.
@@ -109,20 +113,48 @@ impl LockRecord {
         self.get(lock::OWNER)
     }
 
-    /// What is true so far of a lock that did without a record: `before` acquisitions, held by `owner`.
-    pub fn begin_from(&self, before: u64, owner: u64) {
-        self.set(lock::BASE, before);
-        self.set(lock::OWNER, owner);
-    }
-
-    /// Acquisitions before the record was claimed, once nobody adds to them any more. For the holder.
+    /// Acquisitions before the record was claimed, once nobody adds to them any more. Not in a forked child, which counts from
+    /// its fork on. For the holder.
     pub fn set_base(&self, before: u64) {
-        self.set(lock::BASE, before);
+        if self.get(lock::EPOCH) == segment::epoch() {
+            self.set(lock::BASE, before);
+        }
     }
 
     /// The lock's number.
     pub fn id(&self) -> u64 {
         self.get(lock::ID)
+    }
+
+    /// Writes down who the lock is, and what is true of it so far.
+    pub fn identify(&self, identity: &Identity<'_>) {
+        self.changing(|| {
+            let cut = write_name(&|index, word| self.set(lock::NAME + index, word), identity.name.unwrap_or_default());
+            let mut meta = identity.kind as u64 | (u64::from(identity.site.unwrap_or(Site::UNKNOWN).number()) << 32);
+            if cut {
+                meta |= lock::NAME_CUT;
+            }
+            if !identity.counted {
+                meta |= lock::UNCOUNTED;
+            }
+            self.set(lock::META, meta);
+            self.set(lock::EPOCH, segment::epoch());
+            self.set(lock::BASE, identity.before);
+            self.set(lock::OWNER, identity.owner);
+            self.set(lock::ID, identity.id);
+        });
+    }
+
+    /// The record is its lock's from now on: its site counts it.
+    pub fn published(&self) {
+        let Some(segment) = segment::existing() else { return };
+        let words = sites::words(segment, self.site());
+        words[site::COUNTERS + counters::WAITERS].fetch_add(1, Ordering::Relaxed);
+        words[site::COUNTERS + counters::WAITERS_MAX].fetch_add(1, Ordering::Relaxed);
+        self.word(lock::META).fetch_or(lock::PUBLISHED, Ordering::Relaxed);
+        if self.index(segment).is_none() {
+            segment.dropped(header::DROPPED_LOCKS);
+        }
     }
 
     /// Names the lock.
@@ -144,18 +176,23 @@ impl LockRecord {
     }
 
     /// Keeps what the holder's wait took, until its release. For the holder.
-    pub fn keep_wait(&self, wait: &WaitCount, since_ns: u64, site: Option<Site>) {
+    pub fn keep_wait(&self, wait: &WaitCount, ident: u64, since_ns: u64, site: Option<Site>) {
+        self.set(lock::HELD_WAIT_IDENT, ident);
         self.set(lock::HELD_WAIT_NS, wait.ns);
         self.set(lock::HELD_WAIT_SINCE, since_ns);
         self.set(lock::HELD_WAIT_HOW, u64::from(wait.parks) | u64::from(wait.handed_over) << 32);
         self.set(lock::HELD_WAIT_SITE, site.map_or(0, |site| u64::from(site.number()) + 1));
     }
 
-    /// What was kept, since when it waited, and where. For the holder.
-    pub fn kept_wait(&self) -> (WaitCount, u64, Option<Site>) {
+    /// What was kept, who waited since when, and where; `None` in a forked child of a process that waited. For the holder.
+    pub fn kept_wait(&self) -> Option<(WaitCount, u64, u64, Option<Site>)> {
+        let since_ns = self.get(lock::HELD_WAIT_SINCE);
+        if since_ns == 0 {
+            return None;
+        }
         let how = self.get(lock::HELD_WAIT_HOW);
         let wait = WaitCount { ns: self.get(lock::HELD_WAIT_NS), parks: how as u32, handed_over: how >> 32 != 0 };
-        (wait, self.get(lock::HELD_WAIT_SINCE), Site::from_stored(self.get(lock::HELD_WAIT_SITE)))
+        Some((wait, self.get(lock::HELD_WAIT_IDENT), since_ns, Site::from_stored(self.get(lock::HELD_WAIT_SITE))))
     }
 
     /// A waiter since `since_ns` wants to know where the holder releases. The latest one's word counts.
@@ -273,7 +310,8 @@ fn blame(words: &[AtomicU64], site: Site, holder: bool, weight_ns: u64) {
     }
 }
 
-/// A record for a lock, in the segment or, where that is full, outside. Kept until [`forget`].
+/// A record for a lock, in the segment or, where that is full, outside. Its site does not know of it before
+/// [`published`](LockRecord::published). Kept until [`forget`].
 #[must_use]
 pub fn register(identity: &Identity<'_>) -> &'static LockRecord {
     let segment = segment::segment();
@@ -281,71 +319,59 @@ pub fn register(identity: &Identity<'_>) -> &'static LockRecord {
     let record: *const LockRecord = if let (Some(segment), Some(index)) = (segment, index) {
         segment.record(Section::Locks, index).cast()
     } else {
-        if let Some(segment) = segment {
-            segment.dropped(header::DROPPED_LOCKS);
-        }
         LockRecord::outside()
     };
     // SAFETY: in the segment a record of this type's size and alignment, never unmapped; outside a box, freed by `forget`,
     // whose caller says that nobody uses it any more.
     let record = unsafe { &*record };
     record.set(lock::NEXT_FREE, 0);
-    record.changing(|| {
-        let cut = write_name(&|index, word| record.set(lock::NAME + index, word), identity.name.unwrap_or_default());
-        let mut meta = identity.kind as u64 | (u64::from(identity.site.unwrap_or(Site::UNKNOWN).number()) << 32);
-        if cut {
-            meta |= lock::NAME_CUT;
-        }
-        if !identity.counted {
-            meta |= lock::UNCOUNTED;
-        }
-        record.set(lock::META, meta);
-        record.set(lock::ID, identity.id);
-    });
-    if let Some(segment) = segment {
-        let words = sites::words(segment, record.site());
-        words[site::COUNTERS + counters::WAITERS].fetch_add(1, Ordering::Relaxed);
-        words[site::COUNTERS + counters::WAITERS_MAX].fetch_add(1, Ordering::Relaxed);
-    }
+    record.identify(identity);
     record
 }
 
 /// In a site's word: its locks were of several kinds.
 const SEVERAL_KINDS: u64 = 0xFF;
 
-/// The lock ends: its counts go to its site, and the record is free. `uncounted` are acquisitions that the record does not
-/// have.
+/// The lock ends: its counts go to its site, and the record is free.
+///
+/// # Safety
+/// `record` came from [`register`] and was published, and nobody uses it any more.
+pub unsafe fn forget(record: &'static LockRecord) {
+    let published = record.get(lock::META) & lock::PUBLISHED != 0;
+    if let Some(segment) = segment::existing().filter(|_| published) {
+        let to = sites::words(segment, record.site());
+        to[site::COUNTERS + counters::WAITERS].fetch_sub(1, Ordering::Relaxed);
+        to[site::ACQUISITIONS].fetch_add(record.acquisitions(), Ordering::Relaxed);
+        let kind = record.get(lock::META) & 0xFF;
+        if to[site::KIND].load(Ordering::Relaxed) != kind {
+            // Racing ends of the first two of different kinds may leave one of them: a name in a report.
+            let first = to[site::KIND].compare_exchange(0, kind, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            if !first && to[site::KIND].load(Ordering::Relaxed) != kind {
+                to[site::KIND].store(SEVERAL_KINDS, Ordering::Relaxed);
+            }
+        }
+        raise(&to[site::WAITERS_MAX], record.counter(counters::WAITERS_MAX));
+        // Outside the segment its waits have counted for the site already.
+        if record.index(segment).is_some() && record.counter(counters::WAITERS_MAX) != 0 {
+            fold(record, to);
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { discard(record) };
+}
+
+/// The record is free again, as if it had never been.
 ///
 /// # Safety
 /// `record` came from [`register`], and nobody uses it any more.
-pub unsafe fn forget(record: &'static LockRecord) {
-    let Some(segment) = segment::existing() else {
-        // SAFETY: without a segment it came from a box; the caller's promise.
-        drop(unsafe { Box::from_raw(ptr::from_ref(record).cast_mut()) });
-        return;
-    };
-    let to = sites::words(segment, record.site());
-    to[site::COUNTERS + counters::WAITERS].fetch_sub(1, Ordering::Relaxed);
-    to[site::ACQUISITIONS].fetch_add(record.acquisitions(), Ordering::Relaxed);
-    let kind = record.get(lock::META) & 0xFF;
-    if to[site::KIND].load(Ordering::Relaxed) != kind {
-        // Racing ends of the first two of different kinds may leave one of them: a name in a report.
-        let first = to[site::KIND].compare_exchange(0, kind, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if !first && to[site::KIND].load(Ordering::Relaxed) != kind {
-            to[site::KIND].store(SEVERAL_KINDS, Ordering::Relaxed);
-        }
-    }
-    raise(&to[site::WAITERS_MAX], record.counter(counters::WAITERS_MAX));
-    let Some(index) = record.index(segment) else {
-        // Its waits have counted for the site already.
+pub unsafe fn discard(record: &'static LockRecord) {
+    let place = segment::existing().and_then(|segment| record.index(segment).map(|index| (segment, index)));
+    let Some((segment, index)) = place else {
         // SAFETY: not in the segment, so from a box; the caller's promise.
         drop(unsafe { Box::from_raw(ptr::from_ref(record).cast_mut()) });
         return;
     };
-    let waited = record.get(lock::COUNTERS + counters::WAITERS_MAX) != 0;
-    if waited {
-        fold(record, to);
-    }
+    let waited = record.counter(counters::WAITERS_MAX) != 0;
     record.changing(|| {
         // What nobody waited for has nothing else.
         let end = if waited { lock::WORDS } else { lock::COUNTERS };
@@ -405,14 +431,14 @@ mod tests {
     use super::*;
 
     fn identity(id: u64) -> Identity<'static> {
-        Identity { id, kind: Kind::Lock, name: Some("a name"), site: None, counted: true }
+        Identity { id, kind: Kind::Lock, name: Some("a name"), site: None, counted: true, before: 5, owner: 0 }
     }
 
     #[test]
     fn a_record_counts_and_its_counts_go_to_the_site() {
         let site = sites::intern("test.py", 7, "made_here", false).unwrap();
         let record = register(&Identity { site: Some(site), ..identity(1 << 40) });
-        record.begin_from(5, 0);
+        record.published();
         record.taken(77);
         assert_eq!((record.acquisitions(), record.owner()), (6, 77));
         record.begin_wait();
@@ -441,6 +467,7 @@ mod tests {
     #[test]
     fn the_lightest_line_gives_way() {
         let record = register(&identity(1 << 41));
+        record.published();
         for line in 0..counters::BLAMES as u32 {
             record.blame(Site::from_stored(u64::from(line) + 1).unwrap(), true, 100 + u64::from(line));
         }

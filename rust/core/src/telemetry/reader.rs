@@ -405,11 +405,22 @@ impl<B: Bytes> Reader<B> {
         let sites: Vec<SiteView> = sites.chunks_exact(stride).map(|words| site_view(words, &strings)).collect();
         let threads = self.records(places[Section::Threads as usize])?;
         let stride = places[Section::Threads as usize].stride / 8;
-        let threads = threads.chunks_exact(stride).filter_map(thread_view).collect();
-        let (locks, mut totals) = self.locks(places[Section::Locks as usize], limit)?;
+        let threads: Vec<ThreadView> = threads.chunks_exact(stride).filter_map(thread_view).collect();
+        let (mut locks, mut totals) = self.locks(places[Section::Locks as usize], limit)?;
         for retired in sites.iter().map(|site| &site.retired) {
             let amounts = [0, retired.acquisitions.unwrap_or(0), retired.contended, retired.wait_ns_sum];
             totals.iter_mut().zip(amounts).for_each(|(total, amount)| *total = total.wrapping_add(amount));
+        }
+        // A count of waiters that went wrong (when a daemon's segment moved) is put right by those who say that they wait, as long
+        // as every thread has a record to say so.
+        if head[header::DROPPED_THREADS] == 0 {
+            let mut waiting: HashMap<u64, u64> = HashMap::new();
+            for (lock, _) in threads.iter().filter_map(|thread| thread.waiting) {
+                *waiting.entry(lock).or_default() += 1;
+            }
+            for lock in &mut locks {
+                lock.waiters = waiting.get(&lock.id).copied().unwrap_or(0);
+            }
         }
         let dropped = core::array::from_fn(|at| head[header::DROPPED_LOCKS + at]);
         Ok(Sample { process: process(&head), locks, sites, threads, dropped, totals, next_event: head[header::EVENTS] })
@@ -490,10 +501,10 @@ impl<B: Bytes> Reader<B> {
         let (head, places) = self.header()?;
         let place = places[Section::Events as usize];
         let next = head[header::EVENTS];
-        let kept = next.min(place.capacity as u64).min(next.saturating_sub(since)).min(limit as u64);
+        let kept = next.min(place.capacity as u64).min(next.saturating_sub(since));
         let mut events = Vec::new();
         let mut words = vec![0; place.stride / 8];
-        for sequence in next - kept..next {
+        for sequence in (next - kept..next).take(limit) {
             let offset = place.offset + (sequence % (place.capacity as u64).max(1)) * place.stride as u64;
             self.read(&mut words, offset)?;
             let mut again = [0];

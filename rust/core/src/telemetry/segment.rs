@@ -29,6 +29,11 @@ mod backing;
 static BASE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 /// 0 unknown, else what [`state`] says, + 1. Written before `BASE`, and in a forked child.
 static STATE: AtomicU32 = AtomicU32::new(0);
+/// Which segment of the process this is, counted from 1; a forked child has another one.
+static EPOCH: AtomicU64 = AtomicU64::new(1);
+/// Records of locks that were in use when this process last began to fork. In private memory, unlike the segment, which the
+/// parent goes on to change while its child looks.
+static LOCKS_AT_FORK: AtomicU32 = AtomicU32::new(0);
 /// Whether the segment is of the small size. Written before `BASE`.
 static SMALL: AtomicBool = AtomicBool::new(false);
 
@@ -54,6 +59,11 @@ pub struct Program<'a> {
     pub free_threaded: bool,
 }
 
+/// Which segment of the process this is.
+pub(crate) fn epoch() -> u64 {
+    EPOCH.load(Ordering::Relaxed)
+}
+
 /// How the segment can be found, now.
 #[must_use]
 pub fn state() -> State {
@@ -65,13 +75,18 @@ pub fn state() -> State {
     }
 }
 
+/// Whether a program was written down.
+static KNOWN: AtomicBool = AtomicBool::new(false);
+
 /// Makes the segment, and writes down what program this is.
 pub fn init(program: &Program<'_>) {
     let Some(segment) = segment() else { return };
     segment.set_text(header::PYTHON, program.python);
-    let sites = env::overrides().sites == Some(true);
     segment.set_flag(flags::FREE_THREADED, program.free_threaded);
-    segment.set_flag(flags::SITES, sites);
+    // Once: a further interpreter does not take back what the program has switched since.
+    if !KNOWN.swap(true, Ordering::Relaxed) {
+        segment.set_flag(flags::SITES, env::overrides().sites == Some(true));
+    }
 }
 
 /// The segment, for writers. `Copy`: an address.
@@ -307,6 +322,8 @@ pub(crate) fn write_name(set: &dyn Fn(usize, u64), name: &str) -> bool {
 /// In a forked child only this thread lives: a segment of its own, without the parent's counts and other threads.
 pub(crate) fn in_child() {
     let Some(parent) = existing() else { return };
+    EPOCH.fetch_add(1, Ordering::Relaxed);
+    MOVING.store(false, Ordering::Relaxed); // by a thread that is not here
     let state = STATE.load(Ordering::Relaxed);
     match backing::renew(parent.size, state == 1, &|fresh| copy_identities(parent, at(fresh.cast()))) {
         Some(true) => {}
@@ -335,13 +352,25 @@ fn copy_identities(from: Segment, to: Segment) {
     };
     for index in 0..from.used(Section::Sites) {
         copy(Section::Sites, index, site::KEY..site::ACQUISITIONS);
-        copy(Section::Sites, index, site::COUNTERS..site::COUNTERS + counters::WAITERS_MAX);
+        // Those that live are those that there have been.
+        let live = (site::COUNTERS + counters::WAITERS, site::COUNTERS + counters::WAITERS_MAX);
+        copy(Section::Sites, index, live.0..live.0 + 1);
+        let words = to.record(Section::Sites, index);
+        // SAFETY: words of a record.
+        unsafe { (*words.add(live.1)).store((*words.add(live.0)).load(Ordering::Relaxed), Ordering::Relaxed) };
     }
-    for index in 0..from.used(Section::Locks) {
+    // The parent goes on: what it has registered since is not the child's, and which of its records are free now is not known
+    // here. A record that it has given to another lock since is put right at its lock's next wait.
+    for index in 0..from.used(Section::Locks).min(LOCKS_AT_FORK.load(Ordering::Relaxed) as usize) {
         copy(Section::Locks, index, lock::OWNER..lock::OWNER + 1);
-        copy(Section::Locks, index, lock::GENERATION..lock::VAIN_NS);
+        copy(Section::Locks, index, lock::GENERATION..lock::NEXT_FREE);
         copy(Section::Locks, index, lock::NAME..lock::COUNTERS);
+        // SAFETY: within the record.
+        let generation = unsafe { &*to.record(Section::Locks, index).add(lock::GENERATION) };
+        // A thread of the parent may be changing it; it does not exist here.
+        generation.store(generation.load(Ordering::Relaxed).next_multiple_of(2), Ordering::Relaxed);
     }
+    to.free_list(Section::Locks).store(0, Ordering::Relaxed);
     if let Some(own) = super::threads::own_index(from) {
         copy(Section::Threads, own, 0..thread::WORDS);
     }
@@ -354,16 +383,17 @@ fn copy_identities(from: Segment, to: Segment) {
     }
 }
 
+/// Somebody moves the segment.
+static MOVING: AtomicBool = AtomicBool::new(false);
+
 /// Looks, at most once a second, whether the segment can still be found: a daemon closes all its files. If not, moves to a
 /// fresh one. Counts that other threads add in the microseconds of the move are lost.
 pub fn stay_findable(now_ns: u64) {
     /// Between two looks, ns. Reason: two system calls a second are nothing, and a viewer waits a second for its first frame.
     const EVERY_NS: u64 = 1_000_000_000;
     static NEXT_NS: AtomicU64 = AtomicU64::new(0);
-    static BUSY: AtomicBool = AtomicBool::new(false);
-
     let next = NEXT_NS.load(Ordering::Relaxed);
-    if now_ns < next || STATE.load(Ordering::Relaxed) != 1 || BUSY.swap(true, Ordering::Acquire) {
+    if now_ns < next || STATE.load(Ordering::Relaxed) != 1 || MOVING.swap(true, Ordering::Acquire) {
         return;
     }
     NEXT_NS.store(now_ns + EVERY_NS, Ordering::Relaxed);
@@ -375,7 +405,7 @@ pub fn stay_findable(now_ns: u64) {
             }
         }
     }
-    BUSY.store(false, Ordering::Release);
+    MOVING.store(false, Ordering::Release);
 }
 
 /// All that was ever used.
@@ -399,12 +429,16 @@ fn copy_used(from: Segment, to: Segment) {
 
 #[cfg(unix)]
 fn register_fork_handler() {
+    extern "C" fn before() {
+        let used = existing().map_or(0, |segment| segment.used(Section::Locks));
+        LOCKS_AT_FORK.store(used as u32, Ordering::Relaxed);
+    }
     extern "C" fn child() {
         in_child();
     }
     // SAFETY: the handler stores to memory of ours and makes system calls; it takes no lock and does not allocate, as a child
     // of a threaded process must not. On failure (no memory) children write into their parent's segment.
-    unsafe { libc::pthread_atfork(None, None, Some(child)) };
+    unsafe { libc::pthread_atfork(Some(before), None, Some(child)) };
 }
 
 #[cfg(not(unix))]

@@ -77,9 +77,12 @@ impl ThreadRecord {
         self.get(thread::FLAGS) & thread::FOREIGN != 0
     }
 
-    /// Begins a wait for lock `id`; `ident` is how Python calls the thread. For the owning thread.
+    /// Begins a wait for lock `id`; `ident` is how Python calls the thread, 0 if the caller does not know. For the owning
+    /// thread.
     pub fn begin_wait(&self, ident: u64, id: u64, now_ns: u64) {
-        self.set(thread::IDENT, ident);
+        if ident != 0 {
+            self.set(thread::IDENT, ident);
+        }
         self.set(thread::WAITING_SINCE, now_ns);
         self.set(thread::WAITING_ON, id);
         self.set(thread::STATE, Doing::Spinning as u64);

@@ -7,8 +7,9 @@
 //! |---|---|
 //! | `record` | the first waiter (CAS), once; never replaced |
 //! | `acquisitions`, `owner` | the holder, while `record` is null |
-//! | `attention` | the holder (plain), a waiter (RMW): what the next release is to see to |
-//! | the record's words about the holder's wait | the holder, before it sets `WAITED`; read by the release, which is the holder's |
+//! | `attention` | waiters (RMW), a release (RMW): what the next release is to see to |
+//! | `waited` | the holder, plain: 1 if it waited for its acquisition |
+//! | the record's words about the holder's wait | the holder, before it sets `waited`; read by the release, which is the holder's |
 //!
 //! What must be done besides releasing is collected before the release and done after it, so that no waiter waits for it.
 
@@ -30,8 +31,6 @@ use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Bits of `attention`.
 mod attention {
-    /// The holder waited for its acquisition.
-    pub(super) const WAITED: u32 = 1;
     /// A waiter wants to know where the holder releases.
     pub(super) const BLAME: u32 = 2;
     /// The record's count of earlier acquisitions is to be completed.
@@ -46,6 +45,7 @@ pub(super) struct Observed {
     acquisitions: AtomicU64,
     owner: AtomicU64,
     attention: AtomicU32,
+    waited: AtomicU32,
 }
 
 /// Who a lock is, as its object knows.
@@ -66,7 +66,8 @@ pub(super) struct Begun {
 /// What a release found to do after it.
 pub(super) struct Left {
     record: &'static LockRecord,
-    wait: Option<(WaitCount, u64, Option<Site>)>,
+    /// Count, ident, since when, where.
+    wait: Option<(WaitCount, u64, u64, Option<Site>)>,
     blame_since_ns: Option<u64>,
 }
 
@@ -77,6 +78,7 @@ impl Observed {
             acquisitions: AtomicU64::new(0),
             owner: AtomicU64::new(0),
             attention: AtomicU32::new(if order::is_on() { attention::ORDER } else { 0 }),
+            waited: AtomicU32::new(0),
         }
     }
 
@@ -101,27 +103,40 @@ impl Observed {
     /// The lock's record. `site` is where it was made, if this is a good moment to know.
     fn registered(&self, who: &Who<'_>, site: Option<Site>) -> &'static LockRecord {
         if let Some(record) = self.record() {
+            // In a forked child the record may be anybody's: the parent went on to use it while the child looked.
+            if record.id() != who.id {
+                record.identify(&self.identity(who, site));
+                record.published();
+            }
             return record;
         }
-        let identity = Identity { id: who.id, kind: who.kind, name: who.name, site, counted: true };
-        let fresh = locks::register(&identity);
-        fresh.begin_from(self.acquisitions.load(Ordering::Relaxed), self.owner.load(Ordering::Relaxed));
+        let fresh = locks::register(&self.identity(who, site));
         // The holder may be about to count where it always did: whoever releases next completes the number.
         match self.record.compare_exchange(ptr::null_mut(), ptr::from_ref(fresh).cast_mut(), Ordering::AcqRel, Ordering::Acquire)
         {
             Ok(_) => {
+                fresh.published();
                 // pairs with: the acquire in `collect`, so that a release that sees the bit sees the record.
                 self.attention.fetch_or(attention::REBASE, Ordering::Release);
                 fresh
             }
-            Err(first) => {
-                fresh.begin_from(0, 0); // what it says is the other's to say
-                // SAFETY: just registered, and seen by nobody; the first one stays until the lock goes.
-                unsafe {
-                    locks::forget(fresh);
-                    &*first
-                }
-            }
+            // SAFETY: just registered, and seen by nobody; the first one stays until the lock goes.
+            Err(first) => unsafe {
+                locks::discard(fresh);
+                &*first
+            },
+        }
+    }
+
+    fn identity<'a>(&self, who: &Who<'a>, site: Option<Site>) -> Identity<'a> {
+        Identity {
+            id: who.id,
+            kind: who.kind,
+            name: who.name,
+            site,
+            counted: true,
+            before: self.acquisitions.load(Ordering::Relaxed),
+            owner: self.owner.load(Ordering::Relaxed),
         }
     }
 
@@ -173,14 +188,19 @@ impl Observed {
             // SAFETY: as in `taken`.
             unsafe { (*record).released() };
         }
-        self.attention.load(Ordering::Relaxed) != 0
+        self.attention.load(Ordering::Relaxed) | self.waited.load(Ordering::Relaxed) != 0
     }
 
     /// What is to be done after the release. For the holder.
     #[cold]
     pub(super) fn collect(&self, id: u64) -> Option<Left> {
         // pairs with: the release in `registered`, and in `begin_wait`.
-        let bits = self.attention.fetch_and(attention::ORDER, Ordering::AcqRel);
+        let mut bits = self.attention.load(Ordering::Relaxed);
+        if bits & !attention::ORDER != 0 {
+            bits = self.attention.fetch_and(attention::ORDER, Ordering::AcqRel);
+        }
+        let waited = self.waited.load(Ordering::Relaxed) != 0;
+        self.waited.store(0, Ordering::Relaxed);
         if bits & attention::ORDER != 0 {
             order::released(id);
         }
@@ -189,7 +209,7 @@ impl Observed {
         if bits & attention::REBASE != 0 {
             record.set_base(self.acquisitions.load(Ordering::Relaxed));
         }
-        let wait = (bits & attention::WAITED != 0).then(|| record.kept_wait());
+        let wait = if waited { record.kept_wait() } else { None };
         let blame_since_ns = (bits & attention::BLAME != 0).then(|| record.asked_since());
         Some(Left { record, wait, blame_since_ns })
     }
@@ -227,8 +247,8 @@ impl Observed {
         begun.ended(stats);
         self.taken();
         let count = WaitCount { ns: stats.ns, parks: stats.parks, handed_over: stats.handed_over };
-        begun.record.keep_wait(&count, begun.since_ns, begun.site);
-        self.attention.fetch_or(attention::WAITED, Ordering::Relaxed);
+        begun.record.keep_wait(&count, thread_ident(), begun.since_ns, begun.site);
+        self.waited.store(1, Ordering::Relaxed);
     }
 
     /// The wait ended without it. `timed_out`: the deadline came; otherwise a handler ended it.
@@ -274,6 +294,7 @@ impl Observed {
         self.owner.store(0, Ordering::Relaxed);
         // What is still to be completed stays to be completed.
         self.attention.fetch_and(attention::REBASE | attention::ORDER, Ordering::Relaxed);
+        self.waited.store(0, Ordering::Relaxed);
         if let Some(record) = self.record() {
             record.released();
         }
@@ -303,16 +324,16 @@ impl Left {
     pub(super) unsafe fn deliver(self, object: *mut PyObject) {
         let Self { record, wait, blame_since_ns } = self;
         let now = if wait.is_some() || blame_since_ns.is_some() { now_ns() } else { 0 };
-        if let Some((count, since_ns, site)) = wait {
+        if let Some((count, ident, since_ns, site)) = wait {
             record.count_wait(&count);
             if let Some(site) = site {
                 record.blame(site, false, count.ns);
             }
             let outcome = if count.handed_over { Outcome::HandedOver } else { Outcome::Acquired };
-            events::note(record.id(), thread_ident(), since_ns, count.ns, outcome);
+            events::note(record.id(), ident, since_ns, count.ns, outcome);
             segment::stay_findable(now);
             // SAFETY: the caller's promise.
-            unsafe { slow::tell(object, record.id(), count.ns, site) };
+            unsafe { slow::tell(object, record.id(), ident, count.ns, site) };
         }
         if let Some(since_ns) = blame_since_ns {
             // SAFETY: the caller's promise. The frame that released is still there.

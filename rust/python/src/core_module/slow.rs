@@ -8,7 +8,6 @@ use ticketlock::telemetry::sites::Site;
 
 use super::slow_of;
 use super::values::put;
-use crate::attach::thread_ident;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Waits that took so many ns are told; none by default. One limit for all interpreters, each of which has its own callback.
@@ -24,15 +23,15 @@ pub(super) fn set_limit(from_ns: u64) {
 /// # Safety
 /// Attached; no exception is set; `object` is the lock.
 #[inline]
-pub(super) unsafe fn tell(object: *mut PyObject, id: u64, ns: u64, site: Option<Site>) {
+pub(super) unsafe fn tell(object: *mut PyObject, id: u64, ident: u64, ns: u64, site: Option<Site>) {
     if ns >= FROM_NS.load(Ordering::Relaxed) {
         // SAFETY: the caller's promise.
-        unsafe { tell_slow(object, id, ns, site) };
+        unsafe { tell_slow(object, id, ident, ns, site) };
     }
 }
 
 #[cold]
-unsafe fn tell_slow(object: *mut PyObject, id: u64, ns: u64, site: Option<Site>) {
+unsafe fn tell_slow(object: *mut PyObject, id: u64, ident: u64, ns: u64, site: Option<Site>) {
     // SAFETY: the caller's promise; values are new references or null, which `put` takes over.
     unsafe {
         if delay_watch::is_muted() {
@@ -49,7 +48,7 @@ unsafe fn tell_slow(object: *mut PyObject, id: u64, ns: u64, site: Option<Site>)
             let complete = !event.is_null()
                 && put(event, c"lock", ffi::PyLong_FromUnsignedLongLong(id))
                 && put(event, c"wait_ns", ffi::PyLong_FromUnsignedLongLong(ns))
-                && put(event, c"ident", ffi::PyLong_FromUnsignedLongLong(thread_ident()))
+                && put(event, c"ident", ffi::PyLong_FromUnsignedLongLong(ident))
                 && put(event, c"site", ffi::PyLong_FromUnsignedLongLong(site));
             let answer = if complete {
                 ffi::PyObject_CallFunctionObjArgs(callback, event, ptr::null_mut::<PyObject>())

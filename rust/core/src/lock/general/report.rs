@@ -65,8 +65,10 @@ fn record_of(key: LockKey) -> Option<&'static LockRecord> {
         let place = &TABLE[(first + probe) % PLACES];
         let known = place.address.load(Ordering::Relaxed);
         if known == 0 && place.address.compare_exchange(0, address, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            let identity = Identity { id: address, kind: Kind::Native, name: None, site: None, counted: false };
+            let identity =
+                Identity { id: address, kind: Kind::Native, name: None, site: None, counted: false, before: 0, owner: 0 };
             let record = locks::register(&identity);
+            record.published();
             // pairs with: the acquire load below.
             place.record.store(core::ptr::from_ref(record).addr(), Ordering::Release);
             return Some(record);
