@@ -158,8 +158,8 @@ class Snapshot:
 def display_name(row: LockRow) -> str:
     """How a lock is called: its name, or else its kind with the file and line that created it, `<Lock> pool.py:31`.
 
-    Locks that are gone have lost the names given to them: `<Lock> pool.py:31 (40 gone)`. The text is the program's, not made safe for
-    a terminal.
+    Locks that are gone have lost the names given to them: `<Lock> pool.py:31 (40 gone)`. The text is the program's own, not made
+    safe for a terminal.
     """
     if row.name:
         return f"{row.name} ({row.retired} gone)" if row.id is None else row.name
