@@ -308,6 +308,15 @@ run_pytest() {
   run "$python" -m pytest -c "$ROOT/pyproject.toml" --rootdir "$ROOT" -p no:cacheprovider "$@"
 }
 
+# Tests of the viewer, which runs in an interpreter of its own choice, take minutes: they run on the machine's Python and on the
+# newest one, and these options leave them out elsewhere. `$1` is the folder of the tests.
+without_viewer() {
+  local name
+  for name in monitor_terminal monitor_terminal_real monitor_views monitor_state monitor_model monitor_exports; do
+    printf -- '--ignore=%s/test_%s.py\n' "$1" "$name"
+  done
+}
+
 # --- Debian: interpreters that this machine does not have ---------------------------------------------------------
 
 # Installs what is missing of the named packages; fails where only root could.
