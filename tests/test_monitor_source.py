@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import itertools
 import json
@@ -13,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import monitor_fakes as fakes
 import pytest
+import ticketlock
 from targets import BUSY, WAIT, Target
+from threads import Holder, join, spawn
+from ticketlock import _lab
 from ticketlock.monitor import document, find, proc, recording, source, tree
 from ticketlock.monitor.build import build
 from ticketlock.monitor.errors import IncompatibleError, NotInstrumentedError
@@ -447,3 +451,28 @@ def test_two_processes_with_the_same_numbers_stay_apart() -> None:
         assert set(cycle.locks) <= ids
         assert set(cycle.threads) <= idents
     assert document.from_json(json.loads(document.dumps(combined))) == combined
+
+
+@linux
+def test_a_lock_that_ends_is_not_counted_a_second_time() -> None:
+    """What it had counted goes to the line that made it, and was shown before."""
+    _lab.set_sites(True)
+    try:
+        locks = [ticketlock.Lock(name="short of life")]
+    finally:
+        _lab.set_sites(False)
+    with Holder(locks[0]) as holder:
+        waiter = spawn(lambda lock: lock.acquire() and lock.release(), locks[0])
+        time.sleep(0.3)
+        holder.let_go()
+        join([waiter])
+    live = Live(os.getpid())
+    live.read()
+    del holder, waiter
+    locks.clear()
+    gc.collect()
+    snapshot = live.read()
+    live.close()
+    assert snapshot is not None
+    gone = [row for row in snapshot.locks if row.id is None and row.site is not None and "test_monitor_source" in row.site]
+    assert all(row.waits.sum < 100_000_000 for row in gone), gone

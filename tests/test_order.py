@@ -144,3 +144,25 @@ print(len(order_inversions()))
 """
     assert run(source) == 0
     assert threading.active_count() >= 1
+
+
+@pytest.mark.parametrize("timeout", ["", "timeout=0.01"])
+def test_waiting_for_a_condition_is_no_inversion(timeout):
+    """It takes again what it gave up, while it holds a lock that it made for this wait."""
+    source = f"""
+ticketlock.patch()
+check_order()
+for _ in range(50):
+    event = threading.Event()
+    setter = threading.Timer(0.005, event.set)
+    setter.start()
+    event.wait({timeout})
+    setter.join()
+a, b = threading.Lock(), threading.Lock()
+with a:
+    with b: pass
+with b:
+    with a: pass
+print(len(order_inversions()))
+"""
+    assert run(source) == 1

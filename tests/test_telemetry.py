@@ -666,3 +666,52 @@ run_in_another("import ticketlock")
 print(_lab.telemetry()["sites"])
 """
     assert run_with_interpreters(source) == "True"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes")
+def test_a_file_whose_name_is_no_text_makes_locks_as_any_other(tmp_path: Path) -> None:
+    script = os.path.join(os.fsencode(tmp_path), b"caf\xe9.py")
+    with open(script, "w") as file:
+        file.write("import ticketlock\nprint(ticketlock.Lock(), ticketlock.RLock(), ticketlock.TicketLock())\n")
+    done = subprocess.run(
+        [sys.executable, script], env={**os.environ, "TICKETLOCK_SITES": "1"}, capture_output=True, text=True, timeout=50
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("unlocked") == 3
+
+
+@needs_fork
+def test_a_child_without_room_for_a_segment_leaves_its_parents_alone() -> None:
+    source = """
+import os, resource, warnings
+warnings.simplefilter("ignore")
+lock = ticketlock.Lock()
+def others():
+    with lock: time.sleep(0.01)
+threads = [threading.Thread(target=others) for _ in range(3)]
+stop = threading.Event()
+def idle():
+    lock.acquire(timeout=0.001)
+    stop.wait()
+keeper = threading.Thread(target=idle)
+with lock:
+    keeper.start()
+    for thread in threads: thread.start()
+    time.sleep(0.1)
+for thread in threads: thread.join()
+before = [row["native_id"] for row in _lab.own_segment().sample()["threads"]]
+used = int([line.split()[1] for line in open("/proc/self/status") if line.startswith("VmSize")][0]) * 1024
+resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), resource.RLIM_INFINITY))
+child = os.fork()
+if child == 0:
+    with lock: pass
+    os._exit(0 if _lab.own_segment() is None else 7)
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+after = [row["native_id"] for row in _lab.own_segment().sample()["threads"]]
+assert keeper.native_id in before and keeper.native_id in after, (before, after)
+stop.set()
+keeper.join()
+print("intact")
+"""
+    assert ran(source).split() == ["intact"]

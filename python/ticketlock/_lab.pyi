@@ -161,6 +161,8 @@ class _RoundResult(TypedDict):
 class _Telemetry(TypedDict):
     # How other processes find it.
     state: Literal["memfd", "file", "off"]
+    # Why not at all.
+    why: str | None
     # Of the file.
     path: str | None
     # Whether locks note where they are made.

@@ -95,7 +95,11 @@ class Live:
             self.ending = "what it reports cannot be read any more"
             raise _unreadable(self.pid, wrong) from None
         # A lock may come back into a limited reading: it is counted from when it was last seen.
-        earlier: Raw = {**self._latest, "locks": [self._known[lock["id"]] for lock in raw["locks"] if lock["id"] in self._known]}
+        here = {lock["id"] for lock in raw["locks"]}
+        known = [self._known[lock["id"]] for lock in raw["locks"] if lock["id"] in self._known]
+        # One that is gone has left what it had counted to its site.
+        gone = [lock for lock in self._latest["locks"] if lock["id"] not in here]
+        earlier: Raw = {**self._latest, "locks": known + gone}
         self._remember(raw)
         return self._confirmed(self._build(raw, earlier, over), raw)
 

@@ -58,3 +58,7 @@ pub(super) fn path() -> Option<std::path::PathBuf> {
 pub(super) fn descriptor() -> Option<i32> {
     None
 }
+
+pub(super) fn detach(_size: Size) -> bool {
+    false
+}

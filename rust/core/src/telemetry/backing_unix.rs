@@ -328,6 +328,26 @@ pub(super) fn renew(size: Size, as_memfd: bool, fill: &dyn Fn(*mut u8)) -> Optio
     done
 }
 
+/// Makes the segment's pages the process's own, as they are, and lets go of the file; whether that worked. Needs no further
+/// addresses. System calls only, for a forked child.
+pub(super) fn detach(size: Size) -> bool {
+    let base = BASE.load(Ordering::Relaxed);
+    if base.is_null() || !is_open() {
+        return false;
+    }
+    let descriptor = DESCRIPTOR.load(Ordering::Relaxed);
+    let (access, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_FIXED);
+    // SAFETY: over the segment's own mapping, with the same contents; the seals allow a private one.
+    let mapped = unsafe { libc::mmap(base.cast(), size.bytes(), access, how, descriptor, 0) };
+    if mapped == libc::MAP_FAILED {
+        return false;
+    }
+    DESCRIPTOR.store(-1, Ordering::Relaxed);
+    // SAFETY: still the segment's, as its inode said.
+    unsafe { libc::close(descriptor) };
+    true
+}
+
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn move_over(size: Size, from: *mut u8, to: *mut u8) -> bool {
     // SAFETY: both are mappings of this size and ours; the latter is replaced whole.

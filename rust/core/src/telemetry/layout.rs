@@ -308,7 +308,9 @@ pub mod thread {
     pub const RECENT_NS: usize = 216;
     /// How many of them.
     pub const RECENT: usize = 32;
-    const _: () = assert!(PAYLOAD + RECENT_NS + RECENT <= WORDS);
+    /// Payload word: from when on the thread's name is to be looked up again, ns.
+    pub const ASK_AGAIN: usize = 248;
+    const _: () = assert!(RECENT_NS + RECENT <= ASK_AGAIN && PAYLOAD + ASK_AGAIN < WORDS);
     /// Flag: named by others.
     pub const FOREIGN: u64 = 1;
     /// Flag: the name was cut.

@@ -170,9 +170,10 @@ impl LockRecord {
     fn changing(&self, change: impl FnOnce()) {
         let generation = self.word(lock::GENERATION);
         // pairs with: the reader's second look. A read-modify-write: what follows is not seen before it.
-        generation.fetch_add(1, Ordering::AcqRel);
+        let odd = generation.fetch_or(1, Ordering::AcqRel) | 1;
         change();
-        generation.fetch_add(1, Ordering::Release);
+        // A store: whatever a move of the segment made of the number, it is even afterwards.
+        generation.store(odd.wrapping_add(1), Ordering::Release);
     }
 
     /// Keeps what the holder's wait took, until its release. For the holder.
@@ -207,8 +208,11 @@ impl LockRecord {
 
     /// A waiter begins.
     pub fn begin_wait(&self) {
-        let waiters = self.word(lock::COUNTERS + counters::WAITERS).fetch_add(1, Ordering::Relaxed) + 1;
-        raise(self.word(lock::COUNTERS + counters::WAITERS_MAX), waiters);
+        let waiters = self.word(lock::COUNTERS + counters::WAITERS).fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        // More than there can be threads: ends of waits that a move of the segment, or a fork, has left without a beginning.
+        if waiters < 1 << 32 {
+            raise(self.word(lock::COUNTERS + counters::WAITERS_MAX), waiters);
+        }
     }
 
     /// A waiter ends, with or without the lock.
@@ -352,7 +356,7 @@ pub unsafe fn forget(record: &'static LockRecord) {
         }
         raise(&to[site::WAITERS_MAX], record.counter(counters::WAITERS_MAX));
         // Outside the segment its waits have counted for the site already.
-        if record.index(segment).is_some() && record.counter(counters::WAITERS_MAX) != 0 {
+        if record.index(segment).is_some() && record.counter(counters::CONTENDED) | record.counter(counters::TIMEOUTS) != 0 {
             fold(record, to);
         }
     }
@@ -371,7 +375,8 @@ pub unsafe fn discard(record: &'static LockRecord) {
         drop(unsafe { Box::from_raw(ptr::from_ref(record).cast_mut()) });
         return;
     };
-    let waited = record.counter(counters::WAITERS_MAX) != 0;
+    let waited = record.counter(counters::WAITERS_MAX) | record.counter(counters::WAITERS) != 0
+        || record.counter(counters::CONTENDED) | record.counter(counters::TIMEOUTS) != 0;
     record.changing(|| {
         // What nobody waited for has nothing else.
         let end = if waited { lock::WORDS } else { lock::COUNTERS };

@@ -25,7 +25,7 @@ use backing::Backing;
 #[cfg_attr(not(unix), path = "backing_private.rs")]
 mod backing;
 
-/// The mapping, once it is made; never unmapped.
+/// The mapping, once it is made, with its size in the lowest bit (it begins on a page); never unmapped.
 static BASE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 /// 0 unknown, else what [`state`] says, + 1. Written before `BASE`, and in a forked child.
 static STATE: AtomicU32 = AtomicU32::new(0);
@@ -34,8 +34,8 @@ static EPOCH: AtomicU64 = AtomicU64::new(1);
 /// Records of locks that were in use when this process last began to fork. In private memory, unlike the segment, which the
 /// parent goes on to change while its child looks.
 static LOCKS_AT_FORK: AtomicU32 = AtomicU32::new(0);
-/// Whether the segment is of the small size. Written before `BASE`.
-static SMALL: AtomicBool = AtomicBool::new(false);
+/// Bit of `BASE`: the segment is of the small size.
+const SMALL: usize = 1;
 
 /// How the segment can be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,8 @@ pub struct Program<'a> {
 }
 
 /// Which segment of the process this is.
-pub(crate) fn epoch() -> u64 {
+#[must_use]
+pub fn epoch() -> u64 {
     EPOCH.load(Ordering::Relaxed)
 }
 
@@ -92,7 +93,7 @@ pub fn init(program: &Program<'_>) {
 /// The segment, for writers. `Copy`: an address.
 #[derive(Clone, Copy)]
 pub(crate) struct Segment {
-    base: &'static AtomicU64,
+    base: *mut AtomicU64,
     size: Size,
 }
 
@@ -112,20 +113,26 @@ pub(crate) fn existing() -> Option<Segment> {
     (!base.is_null()).then(|| at(base))
 }
 
+/// A segment from a value of `BASE`.
 #[inline]
 fn at(base: *mut AtomicU64) -> Segment {
-    let size = if SMALL.load(Ordering::Relaxed) { Size::Small } else { Size::Large };
-    // SAFETY: `base` is a mapping of `size` bytes that is never unmapped, aligned to a page; all bytes are valid atomics.
-    Segment { base: unsafe { &*base }, size }
+    let size = if base.addr() & SMALL == 0 { Size::Large } else { Size::Small };
+    Segment { base: base.map_addr(|address| address & !SMALL), size }
+}
+
+/// The value of `BASE` for memory of a size, as a segment.
+fn tagged(base: *mut u8, size: Size) -> Segment {
+    Segment { base: base.cast(), size }
 }
 
 #[cold]
 fn create() -> Option<Segment> {
     let (made, state) = make()?;
-    let base = made.base.cast();
-    // Two first users may both get here; the sizes are then the same, since both met the same system.
-    SMALL.store(made.size == Size::Small, Ordering::Relaxed);
-    write_header(at(base));
+    let mut base: *mut AtomicU64 = made.base.cast();
+    write_header(tagged(made.base, made.size));
+    if made.size == Size::Small {
+        base = base.map_addr(|address| address | SMALL);
+    }
     // pairs with: the acquire loads above.
     match BASE.compare_exchange(ptr::null_mut(), base, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
@@ -188,20 +195,21 @@ impl Segment {
     #[inline]
     pub(crate) fn word(self, index: usize) -> &'static AtomicU64 {
         debug_assert!(index < self.size.bytes() / 8);
-        // SAFETY: callers stay within the segment (section offsets and indexes below capacities; checked in debug builds).
-        unsafe { &*ptr::from_ref(self.base).add(index) }
+        // SAFETY: callers stay within the segment (section offsets and indexes below capacities; checked in debug builds), which
+        // is mapped for good, and whose bytes are valid atomics. The pointer came from the mapping, so it may go anywhere in it.
+        unsafe { &*self.base.add(index) }
     }
 
     /// First word of record `index` of a section, as a pointer to as many words as the record has.
     #[inline]
     pub(crate) fn record(self, section: Section, index: usize) -> *const AtomicU64 {
         debug_assert!(index < self.capacity(section));
-        ptr::from_ref(self.word((section.offset(self.size) + index * section.stride()) / 8))
+        self.base.wrapping_add((section.offset(self.size) + index * section.stride()) / 8)
     }
 
     /// Number of a record of a section; `None` if the address is not in it.
     pub(crate) fn index_of(self, section: Section, record: *const AtomicU64) -> Option<usize> {
-        let offset = record.addr().checked_sub(ptr::from_ref(self.base).addr() + section.offset(self.size))?;
+        let offset = record.addr().checked_sub(self.base.addr() + section.offset(self.size))?;
         let index = offset / section.stride();
         (index < self.capacity(section)).then_some(index)
     }
@@ -325,11 +333,14 @@ pub(crate) fn in_child() {
     EPOCH.fetch_add(1, Ordering::Relaxed);
     MOVING.store(false, Ordering::Relaxed); // by a thread that is not here
     let state = STATE.load(Ordering::Relaxed);
-    match backing::renew(parent.size, state == 1, &|fresh| copy_identities(parent, at(fresh.cast()))) {
+    match backing::renew(parent.size, state == 1, &|fresh| copy_identities(parent, tagged(fresh, parent.size))) {
         Some(true) => {}
         // What cannot be exported now is private.
-        _ if state == 3 => {}
-        _ => STATE.store(3, Ordering::Relaxed),
+        Some(false) => STATE.store(3, Ordering::Relaxed),
+        // There are no addresses for a copy. The very pages, from now on the child's alone, with all that the parent counted.
+        None if backing::detach(parent.size) => STATE.store(3, Ordering::Relaxed),
+        // Still the parent's: nothing of it may be given to others here.
+        None => return,
     }
     super::threads::keep_own(parent);
 }
@@ -374,12 +385,9 @@ fn copy_identities(from: Segment, to: Segment) {
     if let Some(own) = super::threads::own_index(from) {
         copy(Section::Threads, own, 0..thread::WORDS);
     }
-    let strings = from.word(Section::Strings.offset(from.size) / 8);
-    let copied = to.word(Section::Strings.offset(to.size) / 8);
-    for word in 0..from.used(Section::Strings).div_ceil(8) {
-        // SAFETY: within the section, whose capacity is a multiple of 8.
-        let (from, to) = unsafe { (&*ptr::from_ref(strings).add(word), &*ptr::from_ref(copied).add(word)) };
-        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    let strings = Section::Strings.offset(from.size) / 8;
+    for word in strings..strings + from.used(Section::Strings).div_ceil(8) {
+        to.word(word).store(from.word(word).load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
@@ -387,7 +395,7 @@ fn copy_identities(from: Segment, to: Segment) {
 static MOVING: AtomicBool = AtomicBool::new(false);
 
 /// Looks, at most once a second, whether the segment can still be found: a daemon closes all its files. If not, moves to a
-/// fresh one. Counts that other threads add in the microseconds of the move are lost.
+/// fresh one. Counts that other threads add while it moves (microseconds; milliseconds with tens of thousands of locks) are lost.
 pub fn stay_findable(now_ns: u64) {
     /// Between two looks, ns. Reason: two system calls a second are nothing, and a viewer waits a second for its first frame.
     const EVERY_NS: u64 = 1_000_000_000;
@@ -399,7 +407,7 @@ pub fn stay_findable(now_ns: u64) {
     NEXT_NS.store(now_ns + EVERY_NS, Ordering::Relaxed);
     if next != 0 && !backing::is_open() {
         if let Some(old) = existing() {
-            let moved = backing::renew(old.size, true, &|fresh| copy_used(old, at(fresh.cast())));
+            let moved = backing::renew(old.size, true, &|fresh| copy_used(old, tagged(fresh, old.size)));
             if moved != Some(true) {
                 STATE.store(3, Ordering::Relaxed);
             }
@@ -408,7 +416,10 @@ pub fn stay_findable(now_ns: u64) {
     MOVING.store(false, Ordering::Release);
 }
 
-/// All that was ever used.
+/// Records of each section that are left alone after a move: other threads may have taken them while it was copied.
+const TAKEN_MEANWHILE: usize = 64;
+
+/// All that was ever used. What other threads free meanwhile stays unused, and what they take is taken by nobody else.
 fn copy_used(from: Segment, to: Segment) {
     let copy = |range: core::ops::Range<usize>| {
         for word in range {
@@ -424,12 +435,19 @@ fn copy_used(from: Segment, to: Segment) {
             from.used(section)
         };
         copy(begin / 8..(begin + records * section.stride()).div_ceil(8));
+        if section != Section::Events {
+            to.free_list(section).store(0, Ordering::Relaxed);
+            let slack = TAKEN_MEANWHILE * if section == Section::Strings { 256 } else { 1 };
+            to.set_used(section, (records + slack).min(to.capacity(section)));
+        }
     }
 }
 
 #[cfg(unix)]
 fn register_fork_handler() {
     extern "C" fn before() {
+        // A first look at a thread-local may allocate, which the child must not.
+        super::threads::touch();
         let used = existing().map_or(0, |segment| segment.used(Section::Locks));
         LOCKS_AT_FORK.store(used as u32, Ordering::Relaxed);
     }

@@ -78,8 +78,8 @@ pub fn find(path: &str, line: u32, internal: bool) -> Option<Site> {
 }
 
 /// The number of a site, which is written down at its first use. `internal`: the line is in a library, or made one make a lock
-/// for itself; the same line may be a site of either kind. `None` if there is no room, or if another thread is writing
-/// it down right now.
+/// for itself; the same line may be a site of either kind. `None` if there is no room. Two threads that
+/// write it down at the same time make two of it.
 #[must_use]
 pub fn intern(path: &str, line: u32, function: &str, internal: bool) -> Option<Site> {
     let segment = segment::segment()?;

@@ -202,6 +202,11 @@ pub fn unrecorded() -> u64 {
     segment::existing().map_or(0, |segment| segment.word(header::DROPPED_THREADS).load(Ordering::Relaxed))
 }
 
+/// Has the calling thread's place for its record made, if it is not there.
+pub(super) fn touch() {
+    let _ = held();
+}
+
 /// Number of the calling thread's record, for a forked child.
 pub(super) fn own_index(segment: Segment) -> Option<usize> {
     held().and_then(|own| segment.index_of(Section::Threads, ptr::from_ref(own).cast()))
@@ -269,9 +274,15 @@ pub mod named {
         true
     }
 
-    /// Whether somebody should look up what the calling thread is called.
-    pub fn is_wanted_here(ident: u64, now_ns: u64) -> bool {
-        is_wanted(ident, now_ns) || held().is_some_and(|record| record.get(thread::NAME) == 0)
+    /// Whether somebody should look up what the calling thread is called. Says so once a second at most.
+    pub fn is_wanted_here(now_ns: u64) -> bool {
+        held().is_some_and(|record| {
+            let wanted = now_ns >= record.get(thread::ASK_AGAIN);
+            if wanted {
+                record.set(thread::ASK_AGAIN, now_ns + BELIEVED_NS);
+            }
+            wanted
+        })
     }
 
     /// Names the calling thread, if it has a record.

@@ -97,6 +97,9 @@ impl Gate {
 
     /// Runs `body` with who this lock is.
     fn known<T>(&self, body: impl FnOnce(&Who<'_>) -> T) -> T {
+        if self.observed.knows(self.id) {
+            return body(&Who { id: self.id, kind: self.kind, name: None });
+        }
         let name = self.name.lock().unwrap_or_else(PoisonError::into_inner).clone();
         body(&Who { id: self.id, kind: self.kind, name: name.as_deref() })
     }
@@ -159,19 +162,20 @@ impl Gate {
     }
 
     /// The first step of an acquisition that may wait. With a GIL it takes a free lock whoever waits: giving way would cost
-    /// a switch of threads for every acquisition. Without, it gives way to those who spin.
+    /// a switch of threads for every acquisition. Without, it gives way to those who spin. `in_order`: the acquisition is one whose
+    /// order tells something, not a condition's that takes again what it gave up.
     ///
     /// # Safety
     /// Attached; no exception is set.
     #[inline]
-    pub(super) unsafe fn first_try(&self) -> bool {
+    pub(super) unsafe fn first_try(&self, in_order: bool) -> bool {
         #[cfg(not(Py_GIL_DISABLED))]
         let taken = self.lock.raw_try_lock();
         #[cfg(Py_GIL_DISABLED)]
         let taken = self.lock.raw_try_lock_in_line();
         if taken {
             // SAFETY: the caller's promise.
-            unsafe { self.observed.taken_in_order(self.id, true) };
+            unsafe { self.observed.taken_in_order(self.id, in_order) };
         }
         taken
     }
@@ -194,7 +198,8 @@ impl Gate {
             };
             let key = LockKey::new(ptr::from_ref(&self.lock) as u64, self.id, 0);
             let mut waiting = Waiting::default();
-            let begun = self.known(|who| self.observed.begin_wait(who));
+            let asked = self.observed.before_wait();
+            let begun = self.known(|who| self.observed.begin_wait(who, &asked));
             let ended = Cell::new(false);
             let wait_once = || match self.lock.wait(&wait, &mut waiting, key) {
                 Ended::Acquired => {
@@ -209,17 +214,21 @@ impl Gate {
                 }
                 Ended::Interrupted => None,
             };
-            let resume = || match handlers.and_then(|after| after()) {
-                Some(taken) => Resume::Done(taken),
-                None if wait.deadline.is_none() && attach::is_finalizing() => {
-                    refuse_at_exit();
-                    Resume::Raised
+            let resume = || {
+                // A handler may have waited itself, or forked.
+                begun.again();
+                match handlers.and_then(|after| after()) {
+                    Some(taken) => Resume::Done(taken),
+                    None if wait.deadline.is_none() && attach::is_finalizing() => {
+                        refuse_at_exit();
+                        Resume::Raised
+                    }
+                    None => Resume::Wait,
                 }
-                None => Resume::Wait,
             };
             let taken = attach::handling_signals(wait_once, resume).unwrap_or(Taken::Raised);
             if ended.get() {
-                self.observed.note_order(self.id, taken == Taken::Yes);
+                self.observed.note_order(self.id, taken == Taken::Yes, handlers.is_some());
             } else {
                 Observed::gave_up(&begun, &waiting.stats, false);
             }

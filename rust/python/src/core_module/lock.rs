@@ -161,7 +161,7 @@ unsafe fn take(object: *mut PyObject, timeout: Option<u64>) -> Taken {
     // SAFETY: the caller's promise.
     unsafe {
         let gate = gate(object);
-        if gate.first_try() { Taken::Yes } else { gate.wait(timeout, Some(&|| None)) }
+        if gate.first_try(true) { Taken::Yes } else { gate.wait(timeout, Some(&|| None)) }
     }
 }
 
@@ -243,7 +243,7 @@ unsafe extern "C" fn acquire_restore(object: *mut PyObject, _state: *mut PyObjec
     // SAFETY: `object` is ours.
     unsafe {
         let gate = gate(object);
-        if !gate.first_try() {
+        if !gate.first_try(false) {
             gate.wait(None, None);
         }
         none()

@@ -389,7 +389,9 @@ unsafe extern "C" fn set_slow_wait(module: *mut PyObject, args: *mut *mut PyObje
             if !off {
                 ffi::Py_INCREF(new);
             }
-            slow::set_limit(if off { u64::MAX } else { from_ns });
+            if !off {
+                slow::set_limit(from_ns);
+            }
             callback.set(if off { ptr::null_mut() } else { new }, |_| ());
         }
         none()

@@ -13,6 +13,7 @@
 //!
 //! What must be done besides releasing is collected before the release and done after it, so that no waiter waits for it.
 
+use core::cell::Cell;
 use core::ptr;
 
 use pyo3::ffi::PyObject;
@@ -55,12 +56,27 @@ pub(super) struct Who<'a> {
     pub(super) name: Option<&'a str>,
 }
 
+/// What was learnt before a wait.
+pub(super) struct Asked {
+    /// The wait is one whose lines are looked at.
+    token: bool,
+    site: Option<Site>,
+}
+
+impl Asked {
+    /// The wait came unexpectedly.
+    pub(super) const NOTHING: Self = Self { token: false, site: None };
+}
+
 /// A wait that has begun.
 pub(super) struct Begun {
     record: &'static LockRecord,
     thread: Option<&'static ThreadRecord>,
+    id: u64,
     since_ns: u64,
     site: Option<Site>,
+    /// The segment in which it is counted among the waiters.
+    epoch: Cell<u64>,
 }
 
 /// What a release found to do after it.
@@ -158,22 +174,23 @@ impl Observed {
     ///
     /// # Safety
     /// Attached; no exception is set.
-    pub(super) unsafe fn note_order(&self, id: u64, got: bool) {
+    pub(super) unsafe fn note_order(&self, id: u64, got: bool, waiting: bool) {
         if got && self.attention.load(Ordering::Relaxed) & attention::ORDER != 0 {
             // SAFETY: the caller's promise.
-            unsafe { order::taken(id, true) };
+            unsafe { order::taken(id, waiting) };
         }
     }
 
     /// Counts an acquisition. For the holder.
     #[inline]
     fn taken(&self) {
-        let record = self.record.load(Ordering::Relaxed);
+        // Acquire, as in `record`: free on x86.
+        let record = self.record.load(Ordering::Acquire);
         if record.is_null() {
             self.acquisitions.store(self.acquisitions.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
             self.owner.store(thread_ident(), Ordering::Relaxed);
         } else {
-            // SAFETY: once set it stays, until the lock goes. The pointer alone orders what is read through it.
+            // SAFETY: once set it stays, until the lock goes.
             unsafe { (*record).taken(thread_ident()) };
         }
     }
@@ -181,7 +198,7 @@ impl Observed {
     /// The holder is about to release. Whether there is something to [`collect`](Self::collect) before.
     #[inline]
     pub(super) fn releasing(&self) -> bool {
-        let record = self.record.load(Ordering::Relaxed);
+        let record = self.record.load(Ordering::Acquire);
         if record.is_null() {
             self.owner.store(0, Ordering::Relaxed);
         } else {
@@ -214,11 +231,31 @@ impl Observed {
         Some(Left { record, wait, blame_since_ns })
     }
 
-    /// A wait begins.
+    /// Whether the record says who this lock is.
+    pub(super) fn knows(&self, id: u64) -> bool {
+        self.record().is_some_and(|record| record.id() == id)
+    }
+
+    /// What a wait wants to know of the interpreter: the line that waits, if it is one that is looked at. Before the wait
+    /// begins, since finalizers may run.
     ///
     /// # Safety
     /// Attached; no exception is set.
-    pub(super) unsafe fn begin_wait(&self, who: &Who<'_>) -> Begun {
+    pub(super) unsafe fn before_wait(&self) -> Asked {
+        let since_ns = now_ns();
+        let owner = self.record().map_or_else(|| self.owner.load(Ordering::Relaxed), LockRecord::owner);
+        let _ = threads::current();
+        // SAFETY: the caller's promise.
+        let (token, site) = unsafe {
+            frames::name_threads(owner);
+            let token = locks::take_token(since_ns);
+            (token, if token { frames::site() } else { None })
+        };
+        Asked { token, site }
+    }
+
+    /// A wait begins.
+    pub(super) fn begin_wait(&self, who: &Who<'_>, asked: &Asked) -> Begun {
         let since_ns = now_ns();
         let record = self.registered(who, None);
         let ident = thread_ident();
@@ -227,19 +264,12 @@ impl Observed {
             thread.begin_wait(ident, who.id, since_ns);
         }
         record.begin_wait();
-        // SAFETY: the caller's promise.
-        let site = unsafe {
-            frames::name_threads(record.owner());
-            if locks::take_token(since_ns) {
-                record.ask_where(since_ns);
-                // pairs with: the acquire in `collect`.
-                self.attention.fetch_or(attention::BLAME, Ordering::Release);
-                frames::site()
-            } else {
-                None
-            }
-        };
-        Begun { record, thread, since_ns, site }
+        if asked.token {
+            record.ask_where(since_ns);
+            // pairs with: the acquire in `collect`.
+            self.attention.fetch_or(attention::BLAME, Ordering::Release);
+        }
+        Begun { record, thread, id: who.id, since_ns, site: asked.site, epoch: Cell::new(segment::epoch()) }
     }
 
     /// The wait ended with the lock. For the holder.
@@ -307,6 +337,16 @@ impl Begun {
         now_ns().saturating_sub(self.since_ns)
     }
 
+    /// It goes on, after signal handlers that may have waited for something else, or forked.
+    pub(super) fn again(&self) {
+        if self.epoch.replace(segment::epoch()) != segment::epoch() {
+            self.record.begin_wait();
+        }
+        if let Some(thread) = self.thread {
+            thread.begin_wait(thread_ident(), self.id, self.since_ns);
+        }
+    }
+
     fn ended(&self, stats: &WaitStats) {
         self.record.end_wait();
         if let Some(thread) = self.thread {
@@ -347,6 +387,9 @@ impl Left {
 impl Drop for Observed {
     fn drop(&mut self) {
         if let Some(record) = self.record() {
+            if self.attention.load(Ordering::Relaxed) & attention::ORDER != 0 {
+                order::forget(record.id());
+            }
             if self.attention.load(Ordering::Relaxed) & attention::REBASE != 0 {
                 record.set_base(self.acquisitions.load(Ordering::Relaxed));
             }

@@ -8,7 +8,7 @@
 //! An acquisition that does not wait (`acquire(False)`) closes no circle, but what is waited for while it is held may.
 
 use core::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use ticketlock::telemetry::sites::Site;
@@ -46,6 +46,8 @@ thread_local! {
 const MOST_HELD: usize = 64;
 /// Pairs of locks kept; later ones are counted.
 const MOST_PAIRS: usize = 65_536;
+/// Ended locks after which the pairs are swept.
+const ENDED_KEPT: usize = 1_024;
 /// Inversions kept.
 const MOST_INVERSIONS: usize = 256;
 
@@ -72,6 +74,8 @@ pub(crate) struct Inversion {
 struct Graph {
     pairs: HashMap<u64, Vec<Pair>>,
     count: usize,
+    /// Locks that have ended and may still be the second of a pair.
+    ended: HashSet<u64>,
     inversions: Vec<Inversion>,
 }
 
@@ -80,7 +84,7 @@ static GRAPH: Mutex<Option<Graph>> = Mutex::new(None);
 impl Graph {
     /// The first pair on a way from one lock to another.
     fn way(&self, from: u64, to: u64) -> Option<Pair> {
-        let mut seen = vec![from];
+        let mut seen = HashSet::from([from]);
         // Each entry: the lock reached, and the pair that the way to it began with.
         let mut open: Vec<(u64, Option<Pair>)> = vec![(from, None)];
         while let Some((at, begin)) = open.pop() {
@@ -89,13 +93,28 @@ impl Graph {
                 if pair.then == to {
                     return Some(begin);
                 }
-                if !seen.contains(&pair.then) {
-                    seen.push(pair.then);
+                if seen.insert(pair.then) {
                     open.push((pair.then, Some(begin)));
                 }
             }
         }
         None
+    }
+
+    /// A lock has ended: its number will not come again.
+    fn forget(&mut self, lock: u64) {
+        self.count -= self.pairs.remove(&lock).map_or(0, |pairs| pairs.len());
+        // Pairs that lead to it lead nowhere: they are dropped when there are many of them.
+        self.ended.insert(lock);
+        if self.ended.len() >= ENDED_KEPT {
+            for pairs in self.pairs.values_mut() {
+                let before = pairs.len();
+                pairs.retain(|pair| !self.ended.contains(&pair.then));
+                self.count -= before - pairs.len();
+            }
+            self.pairs.retain(|_, pairs| !pairs.is_empty());
+            self.ended.clear();
+        }
     }
 
     fn add(&mut self, pair: Pair) {
@@ -160,6 +179,13 @@ pub(super) fn released(lock: u64) {
             held.retain(|other| other.lock != lock);
         }
     });
+}
+
+/// A lock has ended, perhaps while held: a condition makes one for every wait.
+#[cold]
+pub(super) fn forget(lock: u64) {
+    released(lock);
+    run(|graph| graph.forget(lock));
 }
 
 /// What was found so far.

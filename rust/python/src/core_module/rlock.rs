@@ -163,7 +163,7 @@ impl Reentrant {
             // SAFETY: the caller's promise.
             Request::Try => unsafe { self.gate.try_take() },
             // SAFETY: likewise.
-            Request::Wait(_) => unsafe { self.gate.first_try() },
+            Request::Wait(_) => unsafe { self.gate.first_try(true) },
         };
         if taken {
             self.set_owner(thread, 1);
@@ -399,7 +399,7 @@ unsafe extern "C" fn acquire_restore(object: *mut PyObject, saved: *mut PyObject
             return raise(ffi::PyExc_ValueError, message);
         }
         let state = state(object);
-        if !state.gate.first_try() {
+        if !state.gate.first_try(false) {
             state.gate.wait(None, None);
         }
         state.set_owner(owner, count);

@@ -10,10 +10,11 @@ use super::slow_of;
 use super::values::put;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Waits that took so many ns are told; none by default. One limit for all interpreters, each of which has its own callback.
+/// Waits that took so many ns are told; none by default. One limit for all interpreters, the latest one that was set: each has its
+/// own callback.
 static FROM_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Sets the limit, in ns.
+/// Sets the limit, in ns. It stays when an interpreter wants no more to be told: another one may.
 pub(super) fn set_limit(from_ns: u64) {
     FROM_NS.store(from_ns, Ordering::Relaxed);
 }

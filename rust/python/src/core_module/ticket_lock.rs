@@ -8,6 +8,7 @@ use ticketlock::telemetry::locks;
 use ticketlock::{Draw, WaitStats};
 
 use super::object::create;
+use super::observed::Asked;
 use super::tables::{
     END_OF_ATTRIBUTES, END_OF_METHODS, Recipe, Table, getter, keywords, new_type as new_type_of, no_arguments, positional,
 };
@@ -171,8 +172,11 @@ unsafe fn take(object: *mut PyObject) {
     // SAFETY: the caller's promise.
     unsafe {
         let state = state(object);
+        // What must be asked of the interpreter is asked before a ticket is drawn: a finalizer that runs meanwhile may take this
+        // lock, and would wait for ever behind its own thread's ticket.
+        let asked = if state.lock.is_locked() { Some(state.observed.before_wait()) } else { None };
         match state.lock.draw() {
-            Draw::Wait(queued) => wait(object, queued),
+            Draw::Wait(queued) => wait(object, queued, asked.as_ref()),
             Draw::Granted => state.observed.taken_in_order(state.id, true),
         }
     }
@@ -181,18 +185,18 @@ unsafe fn take(object: *mut PyObject) {
 /// Waits for a drawn ticket, detached, and leaves a report for the release if the delay outgrew all before.
 #[cold]
 #[inline(never)]
-unsafe fn wait(object: *mut PyObject, queued: ticketlock::Queued) {
+unsafe fn wait(object: *mut PyObject, queued: ticketlock::Queued, asked: Option<&Asked>) {
     // SAFETY: attached; the caller's reference keeps `object` alive; the wait uses nothing of the interpreter.
     unsafe {
         let state = state(object);
-        let begun = state.observed.begin_wait(&state.who());
+        let begun = state.observed.begin_wait(&state.who(), asked.unwrap_or(&Asked::NOTHING));
         let (waited, ns) = attach::detached(|| {
             let waited = state.lock.wait(queued, &state.tuning, state.key());
             (waited, begun.lasted())
         });
         let stats = WaitStats { ns, polls: waited.outcome.polls, ..WaitStats::default() };
         state.observed.won(&begun, &stats);
-        state.observed.note_order(state.id, true);
+        state.observed.note_order(state.id, true, true);
         if let Some(report) = waited.watch {
             if let Some(pending) = watch::capture(report, callback_of(object)) {
                 state.put_pending(pending);

@@ -243,7 +243,7 @@ pub(super) fn own_segment() -> PyResult<Option<SegmentReader>> {
     segment::descriptor().map(open).transpose()
 }
 
-/// How this process's locks report, as a dict: state ("memfd", "file" or "off"), path of the file, sites.
+/// How this process's locks report, as a dict: state ("memfd", "file" or "off"), why it is off, path of the file, sites.
 #[pyfunction]
 pub(super) fn telemetry(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
@@ -253,6 +253,8 @@ pub(super) fn telemetry(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         segment::State::Private | segment::State::NotYet => "off",
     };
     dict.set_item("state", state)?;
+    let why = (state == "off").then_some("TICKETLOCK_TELEMETRY=0, or the system gives no memory that others could read");
+    dict.set_item("why", why)?;
     dict.set_item("path", segment::path().map(std::path::PathBuf::into_os_string))?;
     dict.set_item("sites", locks::sites_are_on())?;
     Ok(dict)

@@ -33,6 +33,7 @@ struct Kept {
     record: &'static LockRecord,
     wait: WaitCount,
     since_ns: u64,
+    epoch: u64,
 }
 
 /// Counts what is kept when the thread ends.
@@ -49,7 +50,10 @@ thread_local! {
 }
 
 fn count(kept: Option<Kept>) {
-    let Some(Kept { record, wait, since_ns }) = kept else { return };
+    let Some(Kept { record, wait, since_ns, epoch }) = kept else { return };
+    if epoch != segment::epoch() {
+        return; // it was the parent's
+    }
     record.count_wait(&wait);
     let outcome = if wait.handed_over { Outcome::HandedOver } else { Outcome::Acquired };
     events::note(record.id(), 0, since_ns, wait.ns, outcome);
@@ -112,7 +116,7 @@ impl Asleep {
         record.end_wait();
         if acquired {
             let wait = WaitCount { ns, parks: stats.parks, handed_over: stats.handed_over };
-            let kept = Kept { record, wait, since_ns: self.since_ns };
+            let kept = Kept { record, wait, since_ns: self.since_ns, epoch: segment::epoch() };
             // Late in a thread's end there is no place to keep it.
             if KEPT.try_with(|place| place.0.set(Some(kept))).is_err() {
                 count(Some(kept));
