@@ -361,7 +361,8 @@ def test_a_throughput_round(lock: str) -> None:
     result = go(lock, 3)
     assert len(result["acquisitions"]) == 3
     assert sum(result["acquisitions"]) > 0
-    assert result["seconds"] >= 0.1
+    # Counted from the first thread's start, which may come late on a busy machine; the end is timed from before.
+    assert result["seconds"] >= 0.05
     assert result["process_cpu_s"] > 0
     assert {"wait", "run_length", "monopoly_ns", "windows"}.isdisjoint(result)
 
