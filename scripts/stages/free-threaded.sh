@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # inputs: Cargo.toml pyproject.toml ci rust python tests docs examples scripts/free-threaded-python.sh
-# minutes: 25
+# minutes: 40
 # The Python suite on a free-threaded CPython 3.13, with the last PyO3 that builds for it (ci/Cargo-pyo3-0.28.lock).
 . "$(dirname -- "${BASH_SOURCE[0]}")/../lib.sh"
 need_build_tools

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # inputs: Cargo.toml Cargo.lock pyproject.toml rust python tests docs examples
-# minutes: 25
+# minutes: 40
 # The abi3 wheel and the Python suite on CPython 3.14 and 3.15, and the abi3t wheel on 3.15. The interpreters come as
 # packages of Debian's unstable suite; their libc is newer than a stable Debian's, so they are run in a root of their own.
 . "$(dirname -- "${BASH_SOURCE[0]}")/../lib.sh"
