@@ -152,7 +152,7 @@ pub(super) fn file(size: Size) -> Option<Backing> {
     }
     clean(&folder);
     let name = CString::new(format!("{}-{}.v{}", std::process::id(), start_ticks(), super::layout::MAJOR)).ok()?;
-    let descriptor = (0..3).find_map(|_| make_locked(opened.0, &name))?;
+    let descriptor = (0..TRIES).find_map(|_| make_locked(opened.0, &name))?;
     let mut path = folder;
     path.push(OsString::from_vec(name.into_bytes()));
     let path = CString::new(path.into_os_string().into_vec()).ok()?;
@@ -164,6 +164,9 @@ pub(super) fn file(size: Size) -> Option<Backing> {
     };
     Some(Backing { base, size, descriptor: descriptor.keep(), path: Some(path) })
 }
+
+/// Tries to make a file that others who start at the same time do not take for a dead process's. Each of them can spoil one.
+const TRIES: u32 = 256;
 
 /// A new file, locked, that is there under its name: between its making and its lock, whoever cleans up may have removed it.
 fn make_locked(folder: RawFd, name: &CStr) -> Option<Owned> {
@@ -181,9 +184,10 @@ fn still_named(folder: RawFd, name: &CStr, descriptor: RawFd) -> bool {
     named >= 0 && identity(Owned(named).0) == identity(descriptor)
 }
 
+/// Waits for whoever looks whether the file's process lives, which takes a moment.
 fn lock(descriptor: RawFd) -> bool {
     // SAFETY: our own descriptor.
-    unsafe { libc::flock(descriptor, libc::LOCK_EX | libc::LOCK_NB) == 0 }
+    unsafe { libc::flock(descriptor, libc::LOCK_EX) == 0 }
 }
 
 /// All of it now: a write to a page that finds no room later would end the program.

@@ -8,7 +8,6 @@ use core::ptr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use pyo3::ffi::{self, PyObject};
-use ticketlock::machine::clock::now_ns;
 use ticketlock::telemetry::sites::{self, Site};
 use ticketlock::telemetry::threads::named;
 
@@ -222,8 +221,7 @@ unsafe fn place_of(frame: *mut PyObject, wanted: bool, for_itself: bool) -> (Opt
 ///
 /// # Safety
 /// Attached; no exception is set, and none is left.
-pub(super) unsafe fn name_threads(owner: u64) {
-    let now = now_ns();
+pub(super) unsafe fn name_threads(owner: u64, now: u64) {
     let ident = thread_ident();
     // SAFETY: the caller's promise.
     unsafe {

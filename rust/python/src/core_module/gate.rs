@@ -190,6 +190,8 @@ impl Gate {
     pub(super) unsafe fn wait(&self, timeout: Option<u64>, handlers: Option<AfterHandlers<'_>>) -> Taken {
         // SAFETY: the caller's promise; the wait uses nothing of the interpreter.
         unsafe {
+            let asked = self.observed.before_wait();
+            let begun = self.known(|who| self.observed.begin_wait(who, &asked));
             let wait = Wait {
                 fairness: self.fairness(),
                 deadline: timeout.map(Deadline::after_ns),
@@ -198,8 +200,6 @@ impl Gate {
             };
             let key = LockKey::new(ptr::from_ref(&self.lock) as u64, self.id, 0);
             let mut waiting = Waiting::default();
-            let asked = self.observed.before_wait();
-            let begun = self.known(|who| self.observed.begin_wait(who, &asked));
             let ended = Cell::new(false);
             let wait_once = || match self.lock.wait(&wait, &mut waiting, key) {
                 Ended::Acquired => {

@@ -58,6 +58,8 @@ pub(super) struct Who<'a> {
 
 /// What was learnt before a wait.
 pub(super) struct Asked {
+    /// When; 0 if nothing was asked.
+    since_ns: u64,
     /// The wait is one whose lines are looked at.
     token: bool,
     site: Option<Site>,
@@ -65,7 +67,7 @@ pub(super) struct Asked {
 
 impl Asked {
     /// The wait came unexpectedly.
-    pub(super) const NOTHING: Self = Self { token: false, site: None };
+    pub(super) const NOTHING: Self = Self { since_ns: 0, token: false, site: None };
 }
 
 /// A wait that has begun.
@@ -247,16 +249,17 @@ impl Observed {
         let _ = threads::current();
         // SAFETY: the caller's promise.
         let (token, site) = unsafe {
-            frames::name_threads(owner);
+            frames::name_threads(owner, since_ns);
             let token = locks::take_token(since_ns);
             (token, if token { frames::site() } else { None })
         };
-        Asked { token, site }
+        Asked { since_ns, token, site }
     }
 
     /// A wait begins.
     pub(super) fn begin_wait(&self, who: &Who<'_>, asked: &Asked) -> Begun {
-        let since_ns = now_ns();
+        // Asking is part of waiting.
+        let since_ns = if asked.since_ns == 0 { now_ns() } else { asked.since_ns };
         let record = self.registered(who, None);
         let ident = thread_ident();
         let thread = threads::current();
