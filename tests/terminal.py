@@ -14,6 +14,25 @@ from typing import Any
 import pyte
 from conftest import FAKE, environment
 
+# What the switches make of colour: option, NO_COLOR, FORCE_COLOR, whether there is any.
+COLOUR_IN_A_PIPE = [
+    ("auto", None, None, False),
+    ("auto", None, "1", True),
+    ("auto", "1", "1", False),
+    ("auto", "", "1", True),
+    ("always", "1", None, True),
+    ("never", None, "1", False),
+]
+# Arguments, environment, whether there is any.
+COLOUR_ON_A_TERMINAL: list[tuple[list[str], dict[str, str], bool]] = [
+    ([], {}, True),
+    ([], {"NO_COLOR": "1"}, False),
+    ([], {"NO_COLOR": ""}, True),
+    ([], {"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
+    (["--color", "never"], {"FORCE_COLOR": "1"}, False),
+    (["--color", "always"], {"NO_COLOR": "1"}, True),
+]
+
 
 class TerminalRun:
     """The command on a pseudo-terminal of `rows` by `columns`. Which of its streams are the terminal is for the caller."""

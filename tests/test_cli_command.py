@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import FAKE, command, environment
+from terminal import COLOUR_IN_A_PIPE
 from ticketlock.cli.output import use_colour
 
 QUICK = ("--threads", "1,2", "--locks", "auto,std", "--rounds", "2")
@@ -330,14 +331,7 @@ def test_colour_matrix_row11(option: str, no_color: str | None, force_color: str
 
 @pytest.mark.parametrize(
     ("option", "no_color", "force_color", "expected"),
-    [
-        ("auto", None, None, False),
-        ("auto", None, "1", True),
-        ("auto", "1", "1", False),
-        ("auto", "", "1", True),
-        ("always", "1", None, True),
-        ("never", None, "1", False),
-    ],
+    COLOUR_IN_A_PIPE,
 )
 def test_colour_in_a_pipe_row11(option: str, no_color: str | None, force_color: str | None, expected: bool) -> None:
     done = command("info", "--color", option, NO_COLOR=no_color, FORCE_COLOR=force_color)

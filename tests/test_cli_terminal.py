@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 import pytest
-from terminal import TerminalRun
+from terminal import COLOUR_ON_A_TERMINAL, TerminalRun
 
 QUICK = ("bench", "--threads", "1,2", "--locks", "auto,std", "--rounds", "2", "--seed", "1")
 # Long enough that no test is over before it has looked.
@@ -79,14 +79,7 @@ def test_a_dumb_terminal_gets_plain_text_and_no_display_row11() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "changes", "colour"),
-    [
-        ([], {}, True),
-        ([], {"NO_COLOR": "1"}, False),
-        ([], {"NO_COLOR": ""}, True),
-        ([], {"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
-        (["--color", "never"], {"FORCE_COLOR": "1"}, False),
-        (["--color", "always"], {"NO_COLOR": "1"}, True),
-    ],
+    COLOUR_ON_A_TERMINAL,
 )
 def test_colour_on_a_terminal_row11(arguments: list[str], changes: dict[str, str], colour: bool) -> None:
     run = TerminalRun(*QUICK, *arguments, FAKE_ROUND_S="0.02", **changes)

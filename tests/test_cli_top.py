@@ -21,7 +21,7 @@ import pytest
 from conftest import environment
 from referencing import Registry, Resource
 from targets import BUSY, DEADLOCK, WAIT, Target, ran
-from terminal import TerminalRun
+from terminal import COLOUR_IN_A_PIPE, TerminalRun
 from ticketlock.cli import glyphs, main, once, text, top
 from ticketlock.monitor import conditions, document, find
 from ticketlock.monitor.build import build
@@ -699,14 +699,7 @@ def test_row_11_a_dumb_terminal_gets_the_table(recording: Any) -> None:
 
 @pytest.mark.parametrize(
     ("option", "no_color", "force_color", "expected"),
-    [
-        ("auto", None, None, False),
-        ("auto", None, "1", True),
-        ("auto", "1", "1", False),
-        ("auto", "", "1", True),
-        ("always", "1", None, True),
-        ("never", None, "1", False),
-    ],
+    COLOUR_IN_A_PIPE,
 )
 def test_row_11_colour_in_a_pipe(
     recording: Any, option: str, no_color: str | None, force_color: str | None, expected: bool

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyte
 import pytest
 from conftest import environment
-from terminal import TerminalRun
+from terminal import COLOUR_ON_A_TERMINAL, TerminalRun
 from ticketlock.monitor.recording import Replay
 
 if TYPE_CHECKING:
@@ -447,14 +447,7 @@ def test_row_10_only_the_output_is_closed() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "changes", "colour"),
-    [
-        ([], {}, True),
-        ([], {"NO_COLOR": "1"}, False),
-        ([], {"NO_COLOR": ""}, True),
-        ([], {"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
-        (["--color", "never"], {"FORCE_COLOR": "1"}, False),
-        (["--color", "always"], {"NO_COLOR": "1"}, True),
-    ],
+    COLOUR_ON_A_TERMINAL,
 )
 def test_row_11_colour_switches(viewer: Any, arguments: list[str], changes: dict[str, str], colour: bool) -> None:
     one = viewer(*arguments, **changes)

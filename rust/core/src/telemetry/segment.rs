@@ -27,7 +27,7 @@ mod backing;
 
 /// The mapping, once it is made, with its size in the lowest bit (it begins on a page); never unmapped.
 static BASE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
-/// 0 unknown, else what [`state`] says, + 1. Written before `BASE`, and in a forked child.
+/// As [`state`] reads it. Written once `BASE` is, and in a forked child.
 static STATE: AtomicU32 = AtomicU32::new(0);
 /// Which segment of the process this is, counted from 1; a forked child has another one.
 static EPOCH: AtomicU64 = AtomicU64::new(1);
@@ -120,7 +120,7 @@ fn at(base: *mut AtomicU64) -> Segment {
     Segment { base: base.map_addr(|address| address & !SMALL), size }
 }
 
-/// The value of `BASE` for memory of a size, as a segment.
+/// A segment in fresh memory, which is not `BASE` yet.
 fn tagged(base: *mut u8, size: Size) -> Segment {
     Segment { base: base.cast(), size }
 }
